@@ -13,6 +13,7 @@
 //! - `tick`: timers, retention and pending work; `gap`: leases after the store was closed
 //! - `cascade`, `propagation_queue`: the end of a job propagates to its dependents
 //! - `outbox`: deliveries to webhooks, written in the commit of the transition
+//! - `system`: kinds of records beside the jobs
 //! - `index`: ready jobs, timers and counts; `undo_log`: rollback after a failed commit
 
 mod admin;
@@ -30,6 +31,7 @@ mod queue;
 mod records;
 mod settle;
 mod submit;
+mod system;
 mod tick;
 mod undo_log;
 mod workflow;
@@ -47,4 +49,5 @@ pub use records::{JobRecords, KeyEntry, PayloadSource, PruneTarget, ScopedIdempo
 pub use submit::{
     BatchRefusal, InvalidSubmission, ParsedSubmission, Submission, SubmitRequest, Submitted, WorkflowTarget,
 };
+pub use system::SystemKind;
 pub use tick::Ticked;

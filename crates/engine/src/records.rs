@@ -12,6 +12,7 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
 
 use crate::queue::Queue;
+use crate::system::SystemKind;
 
 /// Records by sequence number, and the lookups that the rules need. Each call costs at most O(log
 /// n).
@@ -76,6 +77,9 @@ pub trait JobRecords {
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Self::Error>;
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), Self::Error>;
+
+    /// Writes a system record in the commit of the command, over one with the same key.
+    fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error>;
 }
 
 /// The payload of a new record.

@@ -23,6 +23,7 @@
 //! - `clock_floor.rs`: time over restarts; `key_order.rs`: order of rows; `error.rs`: error mapping
 //! - `disk_reserve.rs`: reserve for a full disk; `vacuum.rs`: incremental vacuum
 //! - `backup.rs`: backup, restore; `verify.rs`: full check; `export.rs`: export to another store
+//! - `directives.rs`, `system.rs`: directives of workers, records beside the jobs
 //! - `moved_marker.rs`: marker of a directory whose jobs were moved
 
 mod backup;
@@ -53,6 +54,7 @@ mod shared;
 mod sqlite;
 mod store;
 mod sync_policy;
+mod system;
 mod vacuum;
 mod verify;
 mod wal;

@@ -14,7 +14,8 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
 use longshore_store::{
-    JobFilter, JobQuery, JobRef, MemberQuery, Page, QueuePosition, StoreError, WorkflowPage, WorkflowQuery,
+    JobFilter, JobQuery, JobRef, MemberQuery, Page, QueuePosition, StoreError, SystemQuery, SystemRecord, WorkflowPage,
+    WorkflowQuery,
 };
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
@@ -28,6 +29,7 @@ use crate::live_index::LiveMatches;
 use crate::records::payloads::read_payload;
 use crate::records::{RecordsError, state_number, type_hash, workflows};
 use crate::sqlite::{Location, Role, set_page_cache};
+use crate::system;
 use longshore_codec as codec;
 
 type ReadTask = Box<dyn FnOnce(&SnapshotReader) + Send>;
@@ -120,6 +122,11 @@ impl SnapshotReader {
         let found = jobs.iter().map(|job| self.get_one(*job)).collect();
         snapshot.commit().map_err(sql)?;
         found
+    }
+
+    /// Returns a range of system records from one snapshot.
+    pub(crate) fn system_records(&self, query: &SystemQuery) -> Result<Vec<SystemRecord>, StoreError> {
+        system::read(&self.connection, query)
     }
 
     fn get_one(&self, job: JobRef) -> Result<Option<Arc<Job>>, StoreError> {

@@ -20,7 +20,7 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
-use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
+use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey, SystemKind};
 use longshore_store::StoreError;
 use longshore_store::query::{TermFields, has_terms};
 use parking_lot::RwLockReadGuard;
@@ -35,6 +35,7 @@ use crate::records::payloads::PayloadCache;
 use crate::records::prefetch::Prefetcher;
 use crate::records::seq_map::SeqMap;
 use crate::records::workflows::WorkflowCache;
+use crate::system;
 use longshore_codec as codec;
 use longshore_codec::Dictionary;
 
@@ -73,6 +74,8 @@ pub(crate) struct SqliteRecords {
     /// Cached records to evict after the replies: their queue is so long that they would be evicted
     /// before their claim.
     evict_next: Vec<Seq>,
+    /// Revision of the system records that this batch writes.
+    pub(crate) system_revision: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +135,7 @@ impl SqliteRecords {
             cache_hits: 0,
             written: Vec::new(),
             evict_next: Vec::new(),
+            system_revision: 0,
         })
     }
 
@@ -568,5 +572,9 @@ impl JobRecords for SqliteRecords {
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), RecordsError> {
         self.connection.prepare_cached("DELETE FROM queue WHERE name = ?1")?.execute([name.as_str()])?;
         Ok(())
+    }
+
+    fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), RecordsError> {
+        Ok(system::put(&self.connection, kind, &key, self.system_revision, value)?)
     }
 }

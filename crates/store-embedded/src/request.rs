@@ -11,7 +11,9 @@ use longshore_core::state::StateKind;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_store::{ClaimedJob, Grant, SettledGrant, StoreError, TakeBack, Ticket};
+use longshore_store::{
+    ClaimedJob, Grant, SettledGrant, StoreError, SystemRefusal, SystemWrite, SystemWritten, TakeBack, Ticket,
+};
 use tokio::sync::oneshot;
 
 pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -37,6 +39,7 @@ pub(crate) enum WriteRequest {
     Direct(WorkerName, WorkerDirective, ReplySender<()>),
     Admin(Box<AdminCommand>, ReplySender<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, ReplySender<Ticked>),
+    System(Box<SystemWrite>, ReplySender<Result<SystemWritten, SystemRefusal>>),
 }
 
 impl std::fmt::Debug for WriteRequest {
@@ -57,6 +60,7 @@ pub(crate) enum PendingReply {
     Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
+    System(Result<SystemWritten, SystemRefusal>),
     Held,
     Directed,
     /// The request has no caller, or its claim is parked.
@@ -75,6 +79,7 @@ impl WriteRequest {
                 settlements.len() + claim.as_ref().map_or(0, |claim| claim.limit)
             }
             Self::Heartbeat(heartbeats, _) => heartbeats.len(),
+            Self::System(write, _) => write.changes.len() + write.submit.as_ref().map_or(0, |jobs| jobs.batch.len()),
             Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) => 0,
             Self::Direct(..) | Self::Admin(..) | Self::Tick(..) => 1,
         }
@@ -94,6 +99,7 @@ impl WriteRequest {
             | Self::Heartbeat(..)
             | Self::Direct(..)
             | Self::Admin(..)
+            | Self::System(..)
             | Self::Tick(..) => false,
         }
     }
@@ -109,6 +115,7 @@ impl WriteRequest {
             | Self::Settle(..)
             | Self::SettleAndClaim(..)
             | Self::Direct(..)
+            | Self::System(..)
             | Self::Admin(..) => true,
             Self::Heartbeat(heartbeats, _) => heartbeats.iter().any(|heartbeat| heartbeat.notes.checkpoint.is_some()),
             Self::Claim(..) | Self::Parked(_) | Self::Unpark(_) | Self::HoldGrants(..) | Self::Tick(..) => false,
@@ -134,6 +141,7 @@ impl WriteRequest {
             (Self::Direct(_, _, reply), PendingReply::Directed) => drop(reply.send(Ok(()))),
             (Self::Admin(_, reply), PendingReply::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), PendingReply::Tick(value)) => drop(reply.send(Ok(value))),
+            (Self::System(_, reply), PendingReply::System(value)) => drop(reply.send(Ok(value))),
             (Self::HoldGrants(_, reply), PendingReply::Held) => drop(reply.send(Ok(()))),
             // The caller is gone, or the claim is parked.
             (Self::Claim(..) | Self::Parked(_) | Self::Unpark(_) | Self::TakeBack(_), PendingReply::Nothing) => {}
@@ -154,6 +162,7 @@ impl WriteRequest {
             Self::Direct(_, _, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
+            Self::System(_, reply) => drop(reply.send(Err(error))),
             Self::HoldGrants(_, reply) => drop(reply.send(Err(error))),
             Self::TakeBack(leases) => {
                 tracing::warn!(%error, leases = leases.len(), "undelivered leases were not released: they will expire");

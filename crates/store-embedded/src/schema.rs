@@ -53,6 +53,9 @@ CREATE TABLE member_ref(workflow INTEGER NOT NULL, name TEXT NOT NULL, seq INTEG
 CREATE TABLE queue(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 -- Directives of workers, other than `run`.
 CREATE TABLE worker_directive(name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+-- Schedules, webhooks, deliveries, tokens, audit entries and operations (crates/engine/src/system.rs).
+CREATE TABLE system_record(kind INTEGER NOT NULL, key BLOB NOT NULL, revision INTEGER NOT NULL, record BLOB NOT NULL,
+  PRIMARY KEY(kind, key)) WITHOUT ROWID;
 -- Numbers that records use for names. `kind`: 0 queue, 1 type, 2 policy.
 CREATE TABLE dictionary(kind INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
   PRIMARY KEY(kind, number)) WITHOUT ROWID;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
+use longshore_engine::SystemKind;
 use longshore_store::{DirectiveCache, Histogram, QueueStats, WakeupsSender};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -28,6 +29,8 @@ pub(crate) struct SharedState {
     pub prefetch_lock: Mutex<()>,
     pub metrics: WriterMetrics,
     pub directives: DirectiveCache,
+    /// Announced writes of system records, by the number of their kind.
+    system_versions: [AtomicU64; SystemKind::ALL.len() + 1],
 }
 
 /// What the writer measures.
@@ -67,6 +70,19 @@ impl SharedState {
 
     pub(crate) fn is_poisoned(&self) -> bool {
         *self.poisoned.borrow()
+    }
+
+    /// Returns a number that changes with every announced write of the kind.
+    pub(crate) fn system_version(&self, kind: SystemKind) -> u64 {
+        self.system_versions.get(usize::from(kind.number())).map_or(0, |version| version.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn announce(&self, kinds: impl Iterator<Item = SystemKind>) {
+        for kind in kinds {
+            if let Some(version) = self.system_versions.get(usize::from(kind.number())) {
+                version.fetch_add(1, Ordering::Release);
+            }
+        }
     }
 
     pub(crate) fn set_totals(&self, totals: Totals) {

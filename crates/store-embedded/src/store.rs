@@ -18,14 +18,15 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted,
+    SystemKind, Ticked,
 };
 use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats,
     ReportedWorker, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader,
-    Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
+    SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
 };
 use longshore_vfs::{DiskObserver, StoreFiles};
 use parking_lot::Mutex;
@@ -350,6 +351,10 @@ impl Store for EmbeddedStore {
         Box::pin(self.call(move |reply| WriteRequest::Tick(budget, reply)))
     }
 
+    fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
+        Box::pin(self.call(|reply| WriteRequest::System(Box::new(write), reply)))
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.shared.wakeups.subscribe()
     }
@@ -366,6 +371,14 @@ impl StoreReader for EmbeddedStore {
 
     fn reported_workers(&self, _: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn system_records(&self, query: SystemQuery) -> StoreFuture<'_, Vec<SystemRecord>> {
+        Box::pin(self.readers.run(move |reader| reader.system_records(&query)))
+    }
+
+    fn system_version(&self, kind: SystemKind) -> StoreFuture<'_, u64> {
+        Box::pin(std::future::ready(Ok(self.shared.system_version(kind))))
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

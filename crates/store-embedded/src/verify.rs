@@ -25,6 +25,7 @@ use crate::records::payloads::read_payload;
 use crate::records::{keys, state_number, workflows};
 use crate::recovery::{check_wal_complete, read_queues};
 use crate::schema;
+use crate::system;
 use longshore_codec as codec;
 use longshore_codec::Dictionary;
 
@@ -78,6 +79,7 @@ pub fn examine(directory: &Path) -> Result<VerifyReport, StoreError> {
     let read = [
         read_queues(&connection).map(drop),
         directives::load(&connection).map(drop),
+        system::check_all(&connection),
         workflows::with_active_operation(&connection).map(drop),
         Chunks::load(&connection).map(drop),
         PruneQueue::load(&connection).map(drop),

@@ -12,7 +12,9 @@ use longshore_core::time::Timestamp;
 use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext, JobRecords, Queue};
 use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
-use longshore_store::{Clock, MailboxReceiver, QueueStats, StoreError, batch_wakeups};
+use longshore_store::{
+    Clock, MailboxReceiver, QueueStats, StoreError, SystemRefusal, SystemWrite, SystemWritten, batch_wakeups,
+};
 
 use crate::directives;
 use crate::disk_reserve::DiskReserve;
@@ -25,6 +27,7 @@ use crate::schema::ClockMode;
 use crate::shared::{PoisonOnPanic, SharedState};
 use crate::sqlite::Location;
 use crate::sync_policy::{PendingCommit, SyncPolicy};
+use crate::system;
 use crate::vacuum::IncrementalVacuum;
 use crate::wal_checkpoint::{CheckpointHandle, truncate_wal};
 
@@ -130,6 +133,7 @@ impl StoreWriter {
                 batch_wakeups(|| {
                     // A caller may read as soon as it has its reply.
                     self.publish();
+                    self.announce_system(&batch, &replies);
                     self.enforce_directives(&batch);
                     batch.into_iter().zip(replies).for_each(|(request, reply)| request.answer(reply, &take_back));
                     self.answer_granted();
@@ -152,6 +156,7 @@ impl StoreWriter {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let changes = connection.total_changes();
         self.engine.begin();
+        self.records.system_revision = (self.commit_seq + 1).cast_unsigned();
         let replies = self.apply_all(batch, more, now)?;
         self.grant_parked(now)?;
         self.records.flush()?;
@@ -233,6 +238,10 @@ impl StoreWriter {
             };
         }
         Ok(match request {
+            WriteRequest::System(write, _) if write.submit.is_some() && !self.reserve.has_space() => {
+                PendingReply::Failed(StoreError::not_applied(self.reserve.no_space()))
+            }
+            WriteRequest::System(write, _) => return self.write_system(write, now),
             WriteRequest::Submit(..) if !self.reserve.has_space() => {
                 PendingReply::Failed(StoreError::not_applied(self.reserve.no_space()))
             }
@@ -286,6 +295,35 @@ impl StoreWriter {
                 PendingReply::Tick(engine.tick(records, now, budget.get(), rng, effects)?)
             }
         })
+    }
+
+    /// Checks what a write expects, submits its jobs, then writes its records.
+    fn write_system(&mut self, write: &mut SystemWrite, now: Timestamp) -> Result<PendingReply, RecordsError> {
+        let Self { engine, records, rng, effects, .. } = self;
+        if let Some(index) = system::find_conflict(records.connection(), write)? {
+            return Ok(PendingReply::System(Err(SystemRefusal::Conflict { index })));
+        }
+        let mut submitted = Vec::new();
+        if let Some(request) = &mut write.submit {
+            self.dirty_queues.extend(request.submissions().map(|submission| submission.queue.clone()));
+            let context = ExecutionContext { records: &mut *records, rng: &mut *rng, now, effects: &mut *effects };
+            match engine.submit(request, context)? {
+                Ok(jobs) => submitted = jobs,
+                Err(refusal) => return Ok(PendingReply::System(Err(SystemRefusal::Submission(refusal)))),
+            }
+        }
+        let revision = records.system_revision;
+        system::write(records.connection(), write, revision, &submitted)?;
+        Ok(PendingReply::System(Ok(SystemWritten { revision, submitted })))
+    }
+
+    /// Lets caches of system records read them again.
+    fn announce_system(&self, batch: &[WriteRequest], replies: &[PendingReply]) {
+        for (request, reply) in batch.iter().zip(replies) {
+            if let (WriteRequest::System(write, _), PendingReply::System(Ok(_))) = (request, reply) {
+                self.shared.announce(write.announced_kinds());
+            }
+        }
     }
 
     /// Publishes the changes of a commit to readers and subscribers.

@@ -16,10 +16,10 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
-use longshore_engine::{StateCounts, count_of};
+use longshore_engine::{StateCounts, SystemKind, count_of};
 use longshore_store::{
     JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, ReportedWorker, StoreError, StoreFuture,
-    StoreHealth, StoreMetrics, StoreReader, WorkflowPage, WorkflowQuery,
+    StoreHealth, StoreMetrics, StoreReader, SystemQuery, SystemRecord, WorkflowPage, WorkflowQuery,
 };
 use tokio_postgres::Row;
 
@@ -29,6 +29,7 @@ use crate::error::{ErrorMessage, TxError};
 use crate::node::{Node, TOTALS_QUEUE};
 use crate::row::{payload, seq};
 use crate::store::PostgresStore;
+use crate::system;
 use crate::workers;
 
 /// Rows that are examined for one page. The next page continues after them.
@@ -299,6 +300,16 @@ impl StoreReader for PostgresStore {
     fn reported_workers(&self, since: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
         let node = Arc::clone(&self.node);
         self.run(async move { workers::reported(&node, since).await })
+    }
+
+    fn system_records(&self, query: SystemQuery) -> StoreFuture<'_, Vec<SystemRecord>> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { system::records(&node, query).await })
+    }
+
+    fn system_version(&self, kind: SystemKind) -> StoreFuture<'_, u64> {
+        let node = Arc::clone(&self.node);
+        self.run(async move { system::version(&node, kind).await })
     }
 
     fn now(&self) -> Timestamp {

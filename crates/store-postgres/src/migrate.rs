@@ -21,6 +21,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 3, name: "fast_path", text: include_str!("../migrations/0003_fast_path.sql") },
     Migration { number: 4, name: "jobs_readable", text: include_str!("../migrations/0004_jobs_readable.sql") },
     Migration { number: 5, name: "workers", text: include_str!("../migrations/0005_workers.sql") },
+    Migration { number: 6, name: "system_records", text: include_str!("../migrations/0006_system_records.sql") },
 ];
 
 /// A migration, and whether the database has it.

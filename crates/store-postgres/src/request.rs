@@ -9,7 +9,9 @@ use longshore_core::state::StateKind;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
 };
-use longshore_store::{ClaimedJob, Grant, SettledGrant, StoreError, TakeBack};
+use longshore_store::{
+    ClaimedJob, Grant, SettledGrant, StoreError, SystemRefusal, SystemWrite, SystemWritten, TakeBack,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::ErrorMessage;
@@ -83,6 +85,7 @@ pub(crate) enum TxRequest {
     Heartbeat(Vec<Heartbeat>, Responder<Vec<Result<LeaseRenewal, Refusal>>>),
     Admin(Box<AdminCommand>, Responder<Result<AdminResponse, Refusal>>),
     Tick(NonZeroUsize, Responder<Ticked>),
+    System(Box<SystemWrite>, Responder<Result<SystemWritten, SystemRefusal>>),
 }
 
 impl std::fmt::Debug for TxRequest {
@@ -101,6 +104,7 @@ pub(crate) enum TxResponse {
     Heartbeat(Vec<Result<LeaseRenewal, Refusal>>),
     Admin(Result<AdminResponse, Refusal>),
     Tick(Ticked),
+    System(Result<SystemWritten, SystemRefusal>),
 }
 
 impl TxResponse {
@@ -109,7 +113,8 @@ impl TxResponse {
         match self {
             Self::Claim(Ok(jobs)) | Self::SettleAndClaim(Ok((_, jobs))) => Some(jobs),
             Self::Claim(Err(_)) | Self::SettleAndClaim(Err(_)) => None,
-            Self::Submit(_) | Self::Settle(_) | Self::Heartbeat(_) | Self::Admin(_) | Self::Tick(_) => None,
+            Self::Submit(_) | Self::Settle(_) | Self::Heartbeat(_) => None,
+            Self::Admin(_) | Self::Tick(_) | Self::System(_) => None,
         }
     }
 }
@@ -118,7 +123,8 @@ impl TxRequest {
     pub(crate) fn is_claim(&self) -> bool {
         match self {
             Self::Claim(..) | Self::SettleAndClaim(..) => true,
-            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) => false,
+            Self::Admin(..) | Self::Tick(..) | Self::System(..) => false,
         }
     }
 
@@ -127,7 +133,7 @@ impl TxRequest {
         match self {
             Self::Claim(_, reply) => reply.is_closed(),
             Self::Submit(..) | Self::Settle(..) | Self::SettleAndClaim(..) => false,
-            Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) | Self::System(..) => false,
         }
     }
 
@@ -136,7 +142,7 @@ impl TxRequest {
         match self {
             Self::SettleAndClaim(request, _) => request.claim.take().is_some(),
             Self::Claim(..) | Self::Submit(..) | Self::Settle(..) => false,
-            Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => false,
+            Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) | Self::System(..) => false,
         }
     }
 
@@ -154,7 +160,8 @@ impl TxRequest {
         match self {
             Self::Claim(claim, _) => Some(claim),
             Self::SettleAndClaim(request, _) => request.claim.as_ref(),
-            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => None,
+            Self::Submit(..) | Self::Settle(..) | Self::Heartbeat(..) => None,
+            Self::Admin(..) | Self::Tick(..) | Self::System(..) => None,
         }
     }
 
@@ -163,7 +170,8 @@ impl TxRequest {
         match self {
             Self::Settle(settlements, _) => settlements,
             Self::SettleAndClaim(request, _) => &request.settlements,
-            Self::Submit(..) | Self::Claim(..) | Self::Heartbeat(..) | Self::Admin(..) | Self::Tick(..) => &[],
+            Self::Submit(..) | Self::Claim(..) | Self::Heartbeat(..) => &[],
+            Self::Admin(..) | Self::Tick(..) | Self::System(..) => &[],
         }
     }
 
@@ -177,6 +185,7 @@ impl TxRequest {
                 request.settlements.len() + request.claim.as_ref().map_or(0, |claim| claim.limit)
             }
             Self::Heartbeat(heartbeats, _) => heartbeats.len(),
+            Self::System(write, _) => write.changes.len() + write.submit.as_ref().map_or(0, |jobs| jobs.batch.len()),
             Self::Admin(..) | Self::Tick(..) => 1,
         }
     }
@@ -198,6 +207,7 @@ impl TxRequest {
             (Self::Heartbeat(_, reply), TxResponse::Heartbeat(value)) => drop(reply.send(Ok(value))),
             (Self::Admin(_, reply), TxResponse::Admin(value)) => drop(reply.send(Ok(value))),
             (Self::Tick(_, reply), TxResponse::Tick(value)) => drop(reply.send(Ok(value))),
+            (Self::System(_, reply), TxResponse::System(value)) => drop(reply.send(Ok(value))),
             (request, _) => request.fail(StoreError::unknown(ErrorMessage(
                 "internal error: answer does not match its request".to_owned(),
             ))),
@@ -213,6 +223,7 @@ impl TxRequest {
             Self::Heartbeat(_, reply) => drop(reply.send(Err(error))),
             Self::Admin(_, reply) => drop(reply.send(Err(error))),
             Self::Tick(_, reply) => drop(reply.send(Err(error))),
+            Self::System(_, reply) => drop(reply.send(Err(error))),
         }
     }
 }

@@ -486,6 +486,10 @@ impl Store for PostgresStore {
         Box::pin(self.request(&self.queues.ticks, move |reply| TxRequest::Tick(budget, reply)))
     }
 
+    fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
+        Box::pin(self.request(&self.queues.admins, |reply| TxRequest::System(Box::new(write), reply)))
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.node.wakeups.subscribe()
     }

@@ -9,6 +9,7 @@ mod classify;
 pub(crate) mod fast_path;
 pub(crate) mod fetch;
 pub(crate) mod job_columns;
+pub(crate) mod system;
 mod workflows;
 pub(crate) mod write;
 
@@ -22,8 +23,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::submit::DependencyRef;
 use longshore_core::time::Timestamp;
 use longshore_engine::{AdminCommand, Claimed, Effect, Engine, ExecutionContext, Settlement, Ticked};
-use longshore_store::ClaimedJob;
-use longshore_store::OsRng;
+use longshore_store::{ClaimedJob, OsRng, SystemRefusal, SystemWrite};
 
 use crate::catalog::Catalog;
 use crate::connection::{Connection, StatementCall, TxBoundary, get, stmt};
@@ -37,6 +37,7 @@ use crate::working_set::WorkingSet;
 
 use claim_scan::{ClaimScan, Claims};
 use classify::CommitSummary;
+use system::LockedSystem;
 
 /// Sequence numbers of a block: the increment of `seq_blocks`, and the limit of a transaction.
 pub(crate) const SEQ_BLOCK_SIZE: u64 = 4_096;
@@ -56,6 +57,7 @@ pub(crate) struct Transaction<'a> {
     claims: Claims,
     /// Issued before the claims scan their queues.
     scan_ticket: Option<ScanTicket>,
+    system: LockedSystem,
 }
 
 /// A committed transaction.
@@ -91,6 +93,7 @@ impl<'a> Transaction<'a> {
             read_set: ReadSet::default(),
             claims: Claims::default(),
             scan_ticket: None,
+            system: LockedSystem::default(),
         }
     }
 
@@ -191,6 +194,7 @@ impl<'a> Transaction<'a> {
 
     /// Reads what the rules are certain to need.
     async fn prepare(&mut self, requests: &[TxRequest]) -> Result<(), TxError> {
+        self.lock_system(requests).await?;
         for request in requests {
             if let TxRequest::Tick(budget, _) = request {
                 self.fetch_due(budget.get()).await?;
@@ -227,6 +231,10 @@ impl<'a> Transaction<'a> {
                 }
                 TxRequest::Heartbeat(heartbeats, _) => heartbeats.iter().for_each(|heartbeat| add(&heartbeat.id)),
                 TxRequest::Admin(command, _) => command.job().iter().for_each(&mut add),
+                TxRequest::System(write, _) => {
+                    let jobs = write.submit.iter();
+                    jobs.flat_map(|jobs| jobs.dependencies().filter_map(existing_dependency)).for_each(&mut add);
+                }
                 TxRequest::Submit(request, _) => {
                     request.parent.iter().for_each(|(parent, _)| add(parent));
                     request.dependencies().filter_map(existing_dependency).for_each(&mut add);
@@ -247,6 +255,10 @@ impl<'a> Transaction<'a> {
                 TxRequest::Submit(request, _) => {
                     let names = request.submissions().map(|submission| &submission.queue);
                     queues.extend(names.filter(|name| limited(name)).cloned());
+                }
+                TxRequest::System(write, _) => {
+                    let submissions = write.submit.iter().flat_map(|jobs| jobs.submissions());
+                    queues.extend(submissions.map(|job| &job.queue).filter(|name| limited(name)).cloned());
                 }
                 TxRequest::Admin(command, _) => match &**command {
                     AdminCommand::DeleteQueue { queue, .. } => drop(queues.insert(queue.clone())),
@@ -307,7 +319,16 @@ impl<'a> Transaction<'a> {
             Evaluation { engine, working_set, answers: Vec::with_capacity(requests.len()), effects: Vec::new() };
         let mut rng = OsRng::default();
         for request in requests {
-            let answer = evaluation.apply(request, self.now, &mut rng, read_set)?;
+            let answer = match request {
+                TxRequest::System(write, _) => self.write_system(&mut evaluation, write, &mut rng)?,
+                TxRequest::Submit(..)
+                | TxRequest::Claim(..)
+                | TxRequest::Settle(..)
+                | TxRequest::SettleAndClaim(..)
+                | TxRequest::Heartbeat(..)
+                | TxRequest::Admin(..)
+                | TxRequest::Tick(..) => evaluation.apply(request, self.now, &mut rng, read_set)?,
+            };
             evaluation.answers.push(answer);
         }
         let missing = evaluation.working_set.take_missing();
@@ -316,6 +337,28 @@ impl<'a> Transaction<'a> {
             return Err(TxError::NeedsExclusive);
         }
         Ok((evaluation, missing))
+    }
+
+    /// Checks what a write expects, submits its jobs, then changes its records.
+    fn write_system(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        write: &SystemWrite,
+        rng: &mut OsRng,
+    ) -> Result<TxResponse, TxError> {
+        let Evaluation { engine, working_set, effects, .. } = evaluation;
+        if let Some(index) = working_set.system.find_conflict(write, &self.system) {
+            return Ok(TxResponse::System(system::conflict(index)));
+        }
+        let mut submitted = Vec::new();
+        if let Some(request) = &write.submit {
+            let context = ExecutionContext { records: &mut *working_set, rng, now: self.now, effects };
+            match engine.submit(request, context)? {
+                Ok(jobs) => submitted = jobs,
+                Err(refusal) => return Ok(TxResponse::System(Err(SystemRefusal::Submission(refusal)))),
+            }
+        }
+        Ok(TxResponse::System(Ok(working_set.system.add(write, submitted, &self.system))))
     }
 
     /// Whether the rules have assigned more sequence numbers than the transaction has allocated.
@@ -335,6 +378,7 @@ fn needs_seqs(request: &TxRequest) -> bool {
     let completes = |settlement: &Settlement| matches!(settlement.outcome, Outcome::Complete { .. });
     match request {
         TxRequest::Submit(..) | TxRequest::Admin(..) | TxRequest::Tick(..) => true,
+        TxRequest::System(write, _) => write.submit.is_some(),
         TxRequest::Claim(..) | TxRequest::Heartbeat(..) => false,
         TxRequest::Settle(..) | TxRequest::SettleAndClaim(..) => !request.settlements().iter().all(completes),
     }
@@ -415,6 +459,7 @@ impl Evaluation<'_> {
             }
             TxRequest::Admin(command, _) => TxResponse::Admin(engine.admin(command, context!())?),
             TxRequest::Tick(budget, _) => TxResponse::Tick(tick(engine, working_set, now, budget.get(), rng, effects)?),
+            TxRequest::System(..) => return Err(TxError::Damaged("request for system records".to_owned())),
         })
     }
 }

@@ -14,7 +14,7 @@ use longshore_core::rng::Rng;
 use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, Workflow};
-use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
+use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey, SystemKind};
 use longshore_store::query::{TermFields, has_terms};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -22,6 +22,7 @@ use crate::catalog::Catalog;
 use crate::error::TxError;
 use crate::id_cipher::PostgresIdCipher;
 use crate::read_set::{MissingReads, ReadSet};
+use crate::transaction::system::SystemChanges;
 
 pub(crate) use workflows::WorkflowChanges;
 
@@ -52,6 +53,7 @@ pub(crate) struct WorkingSet<'a> {
     pub removed_edges: BTreeSet<(Seq, Seq)>,
     pub workflows: WorkflowChanges,
     pub queues: BTreeMap<QueueName, Option<Queue>>,
+    pub system: SystemChanges,
     /// Jobs and keys that a tick may prune.
     prunes: BTreeSet<(Timestamp, PruneTarget)>,
     /// Ids that were assigned before the job was created.
@@ -78,6 +80,7 @@ impl<'a> WorkingSet<'a> {
             removed_edges: BTreeSet::new(),
             workflows: WorkflowChanges::default(),
             queues: BTreeMap::new(),
+            system: SystemChanges::default(),
             prunes: BTreeSet::new(),
             preassigned_ids: HashMap::new(),
             missing: Mutex::default(),
@@ -139,6 +142,7 @@ impl<'a> WorkingSet<'a> {
             && self.added_edges.is_empty()
             && self.removed_edges.is_empty()
             && self.queues.is_empty()
+            && self.system.is_empty()
             && self.workflows.is_empty()
             && self.changed.iter().all(is_standalone)
     }
@@ -358,6 +362,11 @@ impl JobRecords for WorkingSet<'_> {
 
     fn member(&mut self, id: WorkflowId, reference: &str) -> Result<Option<Seq>, TxError> {
         Ok(self.find_member(id, reference))
+    }
+
+    fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), TxError> {
+        self.system.put(kind, key, value);
+        Ok(())
     }
 
     fn put_queue(&mut self, queue: &Queue) -> Result<(), TxError> {

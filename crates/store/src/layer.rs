@@ -14,7 +14,8 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted,
+    SystemKind, Ticked,
 };
 
 use crate::change_feed::ChangeFeed;
@@ -23,6 +24,7 @@ use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{ClaimedJob, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+use crate::system::{SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten};
 use crate::workers::{ReportedWorker, SeenWorker};
 use longshore_core::directive::WorkerDirective;
 
@@ -169,6 +171,7 @@ store_layer! {
         fn set_directive(worker: WorkerName, directive: WorkerDirective) -> ();
         fn admin(command: AdminCommand) -> Result<AdminResponse, Refusal>;
         fn tick(budget: NonZeroUsize) -> Ticked;
+        fn write_system(write: SystemWrite) -> Result<SystemWritten, SystemRefusal>;
     }
     read {
         fn get(jobs: Vec<JobRef>) -> Vec<Option<Arc<Job>>>;
@@ -182,6 +185,8 @@ store_layer! {
         fn workflows(query: WorkflowQuery) -> WorkflowPage;
         fn members(query: MemberQuery) -> Page;
         fn reported_workers(since: Timestamp) -> Vec<ReportedWorker>;
+        fn system_records(query: SystemQuery) -> Vec<SystemRecord>;
+        fn system_version(kind: SystemKind) -> u64;
         fn health() -> StoreHealth;
         fn metrics() -> StoreMetrics;
     }

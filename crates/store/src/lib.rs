@@ -17,6 +17,7 @@
 //! - [`ParkedClaims`] (`parked.rs`): claims that wait for jobs
 //! - [`Mailbox`] (`mailbox.rs`): the bounded channel from callers to the serving component
 //! - [`WakeQueue`] (`wake_queue.rs`): wakes the callers of a commit with one system call
+//! - [`SystemWrite`], [`SystemQuery`] (`system.rs`): records beside the jobs
 //! - [`StoreLayer`] (`layer.rs`): a store that wraps another store
 //! - [`InstrumentedStore`] (`instrumented.rs`): a layer that counts and times every call
 
@@ -36,6 +37,7 @@ pub mod query;
 mod store;
 #[cfg(test)]
 mod stub;
+mod system;
 mod wake_queue;
 mod workers;
 
@@ -53,5 +55,8 @@ pub use os_rng::OsRng;
 pub use parked::{ParkedClaim, ParkedClaims, Ticket};
 pub use query::{JobFilter, JobQuery, MemberQuery, Page, QueuePosition, StateSet, WorkflowPage, WorkflowQuery};
 pub use store::{ClaimedJob, DIRECTIVE_LAG_MAX, JobRef, QueueStats, Store, StoreFuture, StoreReader};
+pub use system::{
+    Expected, SYSTEM_KEY_BYTES_MAX, SystemChange, SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten,
+};
 pub use wake_queue::{QueuedWakeups, WakeQueue, batch_wakeups};
 pub use workers::{DirectiveCache, ReportedWorker, SeenWorker};

@@ -17,7 +17,7 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Claimed, Heartbeat, Queue, Settlement, StateCounts,
-    SubmitRequest, Submitted, Ticked,
+    SubmitRequest, Submitted, SystemKind, Ticked,
 };
 
 use crate::change_feed::ChangeFeed;
@@ -26,6 +26,7 @@ use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::metrics::StoreMetrics;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
+use crate::system::{SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten};
 use crate::workers::{ReportedWorker, SeenWorker};
 
 /// How long a directive takes at most to reach the other servers of a fleet.
@@ -122,6 +123,9 @@ pub trait Store: StoreReader {
     /// deadline.
     fn tick(&self, budget: NonZeroUsize) -> StoreFuture<'_, Ticked>;
 
+    /// Writes system records, and submits jobs, in one commit.
+    fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>>;
+
     /// Subscribes to hints about changes. A lost hint delays a reaction and has no other effect.
     fn wakeups(&self) -> ChangeFeed;
 }
@@ -168,6 +172,12 @@ pub trait StoreReader: Debug + Send + Sync + 'static {
 
     /// Returns what other servers have reported about workers that were seen since this time.
     fn reported_workers(&self, since: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>>;
+
+    /// Reads a range of system records, in order of their keys.
+    fn system_records(&self, query: SystemQuery) -> StoreFuture<'_, Vec<SystemRecord>>;
+
+    /// Returns a number that changes with every announced write of the kind, on any server.
+    fn system_version(&self, kind: SystemKind) -> StoreFuture<'_, u64>;
 
     /// Reports whether submissions are accepted. `Err`: the store cannot be reached or is poisoned.
     fn health(&self) -> StoreFuture<'_, StoreHealth>;

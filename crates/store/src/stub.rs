@@ -19,7 +19,7 @@ use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, Submission, SubmitRequest,
-    Submitted, Ticked,
+    Submitted, SystemKind, Ticked,
 };
 
 use longshore_core::directive::WorkerDirective;
@@ -30,6 +30,7 @@ use crate::grant::{Grant, Park, SettledGrant};
 use crate::health::StoreHealth;
 use crate::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use crate::store::{JobRef, QueueStats, Store, StoreFuture, StoreReader};
+use crate::system::{SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten};
 use crate::workers::{ReportedWorker, SeenWorker};
 
 /// Larger batches are refused.
@@ -120,6 +121,10 @@ impl Store for Stub {
         self.write(Ticked { done: budget.get(), next: None })
     }
 
+    fn write_system(&self, _: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
+        self.write(Err(SystemRefusal::Conflict { index: 0 }))
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         WakeupsSender::default().subscribe()
     }
@@ -136,6 +141,14 @@ impl StoreReader for Stub {
 
     fn reported_workers(&self, _: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
         ready(Vec::new())
+    }
+
+    fn system_records(&self, _: SystemQuery) -> StoreFuture<'_, Vec<SystemRecord>> {
+        ready(Vec::new())
+    }
+
+    fn system_version(&self, _: SystemKind) -> StoreFuture<'_, u64> {
+        ready(1)
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

@@ -11,7 +11,7 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCountDelta, MemberCounts, Workflow};
 
-use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey};
+use longshore_engine::{JobRecords, KeyEntry, PayloadSource, PruneTarget, Queue, ScopedIdempotencyKey, SystemKind};
 
 #[derive(Clone, Debug, Default)]
 pub struct MemoryRecords {
@@ -29,9 +29,32 @@ pub struct MemoryRecords {
     workflows: HashMap<WorkflowId, Workflow>,
     members: BTreeSet<(WorkflowId, Seq)>,
     member_names: HashMap<(WorkflowId, Arc<str>), Seq>,
+    system: BTreeMap<(SystemKind, Vec<u8>), (u64, Vec<u8>)>,
+    system_revision: u64,
 }
 
 impl MemoryRecords {
+    /// Returns the system records of a kind with their revisions, by key.
+    pub fn system(&self, kind: SystemKind) -> impl DoubleEndedIterator<Item = (&[u8], u64, &[u8])> {
+        let all = self.system.range((kind, Vec::new())..).take_while(move |((found, _), _)| *found == kind);
+        let all: Vec<_> = all.map(|((_, key), (revision, value))| (key.as_slice(), *revision, value.as_slice())).collect();
+        all.into_iter()
+    }
+
+    pub fn system_revision_of(&self, kind: SystemKind, key: &[u8]) -> Option<u64> {
+        self.system.get(&(kind, key.to_vec())).map(|(revision, _)| *revision)
+    }
+
+    pub fn delete_system(&mut self, kind: SystemKind, key: &[u8]) {
+        self.system.remove(&(kind, key.to_vec()));
+    }
+
+    /// Starts a commit: its records get a new revision, which is returned.
+    pub fn next_system_revision(&mut self) -> u64 {
+        self.system_revision += 1;
+        self.system_revision
+    }
+
     pub fn job(&self, seq: Seq) -> Option<&Job> {
         self.jobs.get(&seq).map(Box::as_ref)
     }
@@ -240,6 +263,11 @@ impl JobRecords for MemoryRecords {
 
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), Infallible> {
         self.queues.remove(name);
+        Ok(())
+    }
+
+    fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), Infallible> {
+        self.system.insert((kind, key), (self.system_revision, value));
         Ok(())
     }
 }

@@ -22,12 +22,12 @@ use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat, Queue,
-    Response, Settlement, SubmitRequest, Submitted, Ticked,
+    JobRecords, Response, Settlement, SubmitRequest, Submitted, SystemKind, Ticked,
 };
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
     QueueStats, ReportedWorker, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader,
-    TakeBack, Ticket, WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
+    SystemChange, SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, TakeBack, Ticket, WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 
@@ -89,6 +89,7 @@ struct Held {
     rng: SeededRng,
     totals: Totals,
     directives: HashMap<WorkerName, WorkerDirective>,
+    system_versions: HashMap<SystemKind, u64>,
 }
 
 impl Disk {
@@ -99,6 +100,7 @@ impl Disk {
             rng: SeededRng::new(0x10f5_0fe1),
             totals: Totals::default(),
             directives: HashMap::new(),
+            system_versions: HashMap::new(),
         };
         Self(Arc::new(Mutex::new(held)))
     }
@@ -189,6 +191,36 @@ impl MemoryStore {
 }
 
 impl Held {
+    fn write_system(
+        &mut self,
+        write: SystemWrite,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) -> Result<SystemWritten, SystemRefusal> {
+        let stored = |change: &SystemChange| self.records.system_revision_of(change.kind, &change.key);
+        if let Some(index) = write.changes.iter().position(|change| !change.expected.is_met_by(stored(change))) {
+            return Err(SystemRefusal::Conflict { index });
+        }
+        let revision = self.records.next_system_revision();
+        for kind in write.announced_kinds() {
+            *self.system_versions.entry(kind).or_default() += 1;
+        }
+        let submitted = match write.submit {
+            None => Vec::new(),
+            Some(request) => answer!(self.apply(Command::Submit(Box::new(request)), now, effects), Submit)
+                .map_err(SystemRefusal::Submission)?,
+        };
+        for change in &write.changes {
+            match change.stored_value(submitted.iter().map(|job: &Submitted| job.id)) {
+                Some(value) => {
+                    let Ok(()) = self.records.put_system(change.kind, change.key.clone(), value);
+                }
+                None => self.records.delete_system(change.kind, &change.key),
+            }
+        }
+        Ok(SystemWritten { revision, submitted })
+    }
+
     fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Response {
         let Ok(answer) = self.engine.apply(&mut self.records, &command, now, &mut self.rng, effects);
         answer
@@ -328,6 +360,10 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
+        ready(self.turn(|held, now, effects| held.write_system(write, now, effects)))
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.wakeups.subscribe()
     }
@@ -345,6 +381,27 @@ impl StoreReader for MemoryStore {
 
     fn reported_workers(&self, _: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
         ready(Vec::new())
+    }
+
+    fn system_records(&self, query: SystemQuery) -> StoreFuture<'_, Vec<SystemRecord>> {
+        let held = self.disk.lock();
+        let SystemQuery { kind, start, end, limit, descending } = query;
+        let is_inside = |key: &[u8]| key >= start.as_slice() && end.as_deref().is_none_or(|end| key < end);
+        let mut found: Vec<SystemRecord> = held
+            .records
+            .system(kind)
+            .filter(|(key, ..)| is_inside(key))
+            .map(|(key, revision, value)| SystemRecord { key: key.to_vec(), revision, value: value.to_vec() })
+            .collect();
+        if descending {
+            found.reverse();
+        }
+        found.truncate(limit);
+        ready(found)
+    }
+
+    fn system_version(&self, kind: SystemKind) -> StoreFuture<'_, u64> {
+        ready(self.disk.lock().system_versions.get(&kind).copied().unwrap_or(0))
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {

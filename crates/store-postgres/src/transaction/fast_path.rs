@@ -64,7 +64,7 @@ fn kind_of_all(requests: &[TxRequest]) -> Option<BatchKind> {
         TxRequest::Claim(..) | TxRequest::Settle(..) | TxRequest::SettleAndClaim(..) | TxRequest::Heartbeat(..) => {
             Some(BatchKind::Work)
         }
-        TxRequest::Admin(..) | TxRequest::Tick(..) => None,
+        TxRequest::Admin(..) | TxRequest::Tick(..) | TxRequest::System(..) => None,
     });
     let first = kinds.next()??;
     kinds.all(|kind| kind == Some(first)).then_some(first)

@@ -50,6 +50,7 @@ impl Transaction<'_> {
         self.write_removals(&evaluation.working_set, &catalog, read_set, &mut statements, &mut summary);
         self.write_terms_and_edges(&evaluation.working_set, &catalog, &mut statements);
         self.write_keys(&evaluation.working_set, read_set, &mut statements);
+        evaluation.working_set.system.write(&self.system, &mut statements, sql);
         self.write_workflows(&evaluation.working_set.workflows, read_set, &mut statements);
         for (queue_id, deltas) in std::mem::take(&mut summary.counts).into_changed() {
             statements.push(stmt!(sql.add_counts, queue_id, deltas.to_vec()));

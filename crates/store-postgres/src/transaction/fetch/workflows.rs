@@ -105,6 +105,7 @@ impl Transaction<'_> {
             | TxRequest::Settle(..)
             | TxRequest::SettleAndClaim(..)
             | TxRequest::Heartbeat(..)
+            | TxRequest::System(..)
             | TxRequest::Tick(..) => false,
         };
         if requests.iter().any(retries) {

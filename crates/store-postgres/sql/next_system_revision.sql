@@ -1,0 +1,1 @@
+SELECT nextval('@.system_revisions')

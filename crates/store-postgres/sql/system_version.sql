@@ -1,0 +1,1 @@
+SELECT version FROM @.system_versions WHERE kind = $1
