@@ -160,6 +160,7 @@ impl ErrorCode {
             | Self::WorkflowNotFound
             | Self::ScheduleNotFound
             | Self::WorkerNotFound
+            | Self::WebhookNotFound
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::StaleLease

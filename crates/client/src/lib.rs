@@ -55,8 +55,8 @@ mod system;
 pub mod testing;
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 mod transaction;
-mod work;
 mod webhooks;
+mod work;
 mod worker;
 mod workflows;
 

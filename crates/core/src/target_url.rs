@@ -123,12 +123,9 @@ mod tests {
 
     #[test]
     fn hosts() {
-        for (url, host) in [
-            ("http://A.b:80/x", "a.b"),
-            ("https://[::1]:80", "::1"),
-            ("http://h?x", "h"),
-            ("http://h/x:y", "h"),
-        ] {
+        for (url, host) in
+            [("http://A.b:80/x", "a.b"), ("https://[::1]:80", "::1"), ("http://h?x", "h"), ("http://h/x:y", "h")]
+        {
             assert_eq!(host_of(url), host);
         }
     }

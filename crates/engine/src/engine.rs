@@ -15,8 +15,8 @@ use longshore_core::state::StateKind;
 use longshore_core::time::Timestamp;
 
 use crate::index::{Index, IndexEntry, StateCounts};
-use crate::propagation_queue::{Propagation, PropagationQueue};
 use crate::outbox::Subscriptions;
+use crate::propagation_queue::{Propagation, PropagationQueue};
 use crate::queue::Queue;
 use crate::undo_log::UndoLog;
 

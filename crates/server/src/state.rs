@@ -68,7 +68,17 @@ pub struct App {
 
 impl AppState {
     pub(crate) fn new(options: ServerOptions) -> Self {
-        let ServerOptions { store, about, time, default_profile, auto_queues, limits, request_id_seed, webhook_allow, .. } = options;
+        let ServerOptions {
+            store,
+            about,
+            time,
+            default_profile,
+            auto_queues,
+            limits,
+            request_id_seed,
+            webhook_allow,
+            ..
+        } = options;
         let metrics: Arc<Metrics> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {

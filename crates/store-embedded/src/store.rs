@@ -26,7 +26,8 @@ use longshore_store::clock::monotonic;
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, JobQuery, JobRef, Mailbox, MemberQuery, Page, Park, QueuePosition, QueueStats,
     ReportedWorker, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreMetrics, StoreReader,
-    SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, Ticket, WorkflowPage, WorkflowQuery, await_grant, mailbox,
+    SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, Ticket, WorkflowPage, WorkflowQuery,
+    await_grant, mailbox,
 };
 use longshore_vfs::{DiskObserver, StoreFiles};
 use parking_lot::Mutex;

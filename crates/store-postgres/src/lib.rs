@@ -44,7 +44,6 @@ mod row;
 mod statements;
 mod stats;
 mod store;
-mod submit_tmp;
 mod submit_in_transaction;
 mod system;
 mod tick;

@@ -37,7 +37,8 @@ impl MemoryRecords {
     /// Returns the system records of a kind with their revisions, by key.
     pub fn system(&self, kind: SystemKind) -> impl DoubleEndedIterator<Item = (&[u8], u64, &[u8])> {
         let all = self.system.range((kind, Vec::new())..).take_while(move |((found, _), _)| *found == kind);
-        let all: Vec<_> = all.map(|((_, key), (revision, value))| (key.as_slice(), *revision, value.as_slice())).collect();
+        let all: Vec<_> =
+            all.map(|((_, key), (revision, value))| (key.as_slice(), *revision, value.as_slice())).collect();
         all.into_iter()
     }
 
@@ -264,6 +265,11 @@ impl JobRecords for MemoryRecords {
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), Infallible> {
         self.queues.remove(name);
         Ok(())
+    }
+
+    fn encode_snapshot(&self, job: &Job) -> Vec<u8> {
+        // Only a job whose policy contains a function has no encoding. No store holds such a job.
+        longshore_codec::snapshot::encode(job).unwrap_or_default()
     }
 
     fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), Infallible> {

@@ -21,13 +21,14 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat, Queue,
-    JobRecords, Response, Settlement, SubmitRequest, Submitted, SystemKind, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat,
+    JobRecords, Queue, Response, Settlement, SubmitRequest, Submitted, Subscriptions, SystemKind, Ticked,
 };
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
     QueueStats, ReportedWorker, SeenWorker, SettledGrant, Store, StoreError, StoreFuture, StoreHealth, StoreReader,
-    SystemChange, SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, TakeBack, Ticket, WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
+    SystemChange, SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, TakeBack, Ticket,
+    WakeupsSender, WorkflowPage, WorkflowQuery, await_grant,
 };
 use tokio::sync::oneshot;
 
@@ -218,6 +219,8 @@ impl Held {
                 None => self.records.delete_system(change.kind, &change.key),
             }
         }
+        let endpoints: Vec<_> = self.records.system(SystemKind::Webhook).map(|(key, _, value)| (key, value)).collect();
+        self.engine.set_subscriptions(Arc::new(Subscriptions::of_records(endpoints).unwrap_or_default()));
         Ok(SystemWritten { revision, submitted })
     }
 

@@ -1,9 +1,9 @@
 //! What a webhook delivery reports, and what has become of it.
 
 use crate::lifecycle::StateKind;
-use crate::string_enum;
+use crate::string_enum::wire_enum;
 
-string_enum!(
+wire_enum!(
     /// What a delivery reports.
     WebhookEvent {
         Completed = "job.completed",
@@ -35,7 +35,7 @@ impl WebhookEvent {
     }
 }
 
-string_enum!(
+wire_enum!(
     /// What has become of a delivery.
     DeliveryState {
         /// An attempt is due now or later.

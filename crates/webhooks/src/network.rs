@@ -104,10 +104,10 @@ const GLOBAL_V6: Cidr = Cidr::v6(0x2000, 0, 0, 3);
 /// Networks inside 2000::/3 that are not globally routable. Everything outside of it, such as `::1`,
 /// `fc00::/7`, `fe80::/10` and `ff00::/8`, is not either.
 pub const SPECIAL_V6: [Cidr; 4] = [
-    Cidr::v6(0x2001, 0, 0, 23),      // protocol assignments: Teredo, benchmarks, ORCHID
-    Cidr::v6(0x2001, 0xdb8, 0, 32),  // documentation
-    Cidr::v6(0x2002, 0, 0, 16),      // 6to4: the embedded address would be dialled by a relay
-    Cidr::v6(0x3fff, 0, 0, 20),      // documentation
+    Cidr::v6(0x2001, 0, 0, 23),     // protocol assignments: Teredo, benchmarks, ORCHID
+    Cidr::v6(0x2001, 0xdb8, 0, 32), // documentation
+    Cidr::v6(0x2002, 0, 0, 16),     // 6to4: the embedded address would be dialled by a relay
+    Cidr::v6(0x3fff, 0, 0, 20),     // documentation
 ];
 
 /// NAT64 with the well-known prefix: the last 32 bits are the IPv4 address that is reached.
@@ -128,9 +128,7 @@ pub fn is_global(address: IpAddr) -> bool {
         IpAddr::V4(_) => !SPECIAL_V4.iter().any(|network| network.contains(canonical(address))),
         IpAddr::V6(v6) => match embedded_by_nat64(v6) {
             Some(v4) => is_global(IpAddr::V4(v4)),
-            None => {
-                GLOBAL_V6.contains(address) && !SPECIAL_V6.iter().any(|network| network.contains(address))
-            }
+            None => GLOBAL_V6.contains(address) && !SPECIAL_V6.iter().any(|network| network.contains(address)),
         },
     }
 }
@@ -159,9 +157,8 @@ mod tests {
 
     #[test]
     fn containment_at_the_edges() {
-        let contains = |network: &str, address: &str| {
-            network.parse::<Cidr>().unwrap().contains(address.parse().unwrap())
-        };
+        let contains =
+            |network: &str, address: &str| network.parse::<Cidr>().unwrap().contains(address.parse().unwrap());
         assert!(contains("0.0.0.0/0", "255.255.255.255") && contains("::/0", "ffff::"));
         assert!(contains("172.16.0.0/12", "172.31.255.255") && !contains("172.16.0.0/12", "172.32.0.0"));
         assert!(contains("10.1.2.3", "10.1.2.3") && !contains("10.1.2.3", "10.1.2.2"));

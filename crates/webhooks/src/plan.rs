@@ -7,8 +7,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
 /// Delays after the first attempt, the second, and so on, in milliseconds.
-const DELAYS_MS: [u64; 8] =
-    [5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, 24 * HOUR, 24 * HOUR];
+const DELAYS_MS: [u64; 8] = [5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, 24 * HOUR, 24 * HOUR];
 
 /// Attempts of a plan: the first one and one after each delay.
 pub const ATTEMPTS_MAX: u32 = 9;

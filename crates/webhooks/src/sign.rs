@@ -49,14 +49,8 @@ impl Secret {
 }
 
 /// Returns the value of `webhook-signature`: one signature for each secret, the newest first.
-pub fn signatures<'a>(
-    secrets: impl IntoIterator<Item = &'a Secret>,
-    id: &str,
-    timestamp: i64,
-    body: &[u8],
-) -> String {
-    let signatures: Vec<String> =
-        secrets.into_iter().map(|secret| secret.signature(id, timestamp, body)).collect();
+pub fn signatures<'a>(secrets: impl IntoIterator<Item = &'a Secret>, id: &str, timestamp: i64, body: &[u8]) -> String {
+    let signatures: Vec<String> = secrets.into_iter().map(|secret| secret.signature(id, timestamp, body)).collect();
     signatures.join(" ")
 }
 

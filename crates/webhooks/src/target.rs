@@ -56,8 +56,17 @@ mod tests {
     #[test]
     fn spellings_of_loopback_are_addresses() {
         for host in [
-            "127.0.0.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0x7f.1", "127.0.0.1.", "017700000001",
-            "127\u{3002}0\u{3002}0\u{3002}1", "\u{ff11}27.0.0.1", "0X7F.0.0.1",
+            "127.0.0.1",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "127.1",
+            "0x7f.1",
+            "127.0.0.1.",
+            "017700000001",
+            "127\u{3002}0\u{3002}0\u{3002}1",
+            "\u{ff11}27.0.0.1",
+            "0X7F.0.0.1",
         ] {
             let target = Target::parse(&format!("http://{host}/x")).unwrap();
             assert_eq!(target.host, TargetHost::Address([127, 0, 0, 1].into()), "{host}");
@@ -71,8 +80,19 @@ mod tests {
         assert_eq!((&*target.authority, &target.host), ("example.org:8443", &TargetHost::Name("example.org".into())));
         assert_eq!(Target::parse("http://h").map(|target| (target.port, target.path)), Some((80, "/".to_owned())));
         for invalid in [
-            "ftp://h/", "http://", "http://u@h/", "http://:@h/", "http://h/#f", "http://h\\@x", "http://[::1%25lo]/",
-            "http://[fe80::1%lo]/", "http://256.256.256.256/", "http://1.2.3.4.5/", "http://h/\t", "h", "http:h",
+            "ftp://h/",
+            "http://",
+            "http://u@h/",
+            "http://:@h/",
+            "http://h/#f",
+            "http://h\\@x",
+            "http://[::1%25lo]/",
+            "http://[fe80::1%lo]/",
+            "http://256.256.256.256/",
+            "http://1.2.3.4.5/",
+            "http://h/\t",
+            "h",
+            "http:h",
         ] {
             assert_eq!(Target::parse(invalid), None, "{invalid}");
         }

@@ -73,10 +73,33 @@ fn edges(network: Cidr) -> Vec<IpAddr> {
 }
 
 fn special_addresses() -> BTreeSet<IpAddr> {
-    let outside = ["::", "::1", "::7f00:1", "::ffff:0:7f00:1", "100::1", "64:ff9b:1::1", "fc00::", "fdff:ffff::1",
-        "fe80::1", "febf::1", "fec0::1", "ff02::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "5f00::1", "4000::1",
-        "1fff:ffff::", "2001::1", "2001:0:7f00:1::", "2001:2::1", "2001:10::1", "2001:db8::1", "2002:7f00:1::",
-        "2002:a9fe:a9fe::1", "3fff::1", "8000::1"];
+    let outside = [
+        "::",
+        "::1",
+        "::7f00:1",
+        "::ffff:0:7f00:1",
+        "100::1",
+        "64:ff9b:1::1",
+        "fc00::",
+        "fdff:ffff::1",
+        "fe80::1",
+        "febf::1",
+        "fec0::1",
+        "ff02::1",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        "5f00::1",
+        "4000::1",
+        "1fff:ffff::",
+        "2001::1",
+        "2001:0:7f00:1::",
+        "2001:2::1",
+        "2001:10::1",
+        "2001:db8::1",
+        "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
+        "3fff::1",
+        "8000::1",
+    ];
     let mut addresses: BTreeSet<IpAddr> = outside.iter().map(|text| text.parse().unwrap()).collect();
     addresses.extend(SPECIAL_V4.into_iter().chain(SPECIAL_V6).flat_map(edges));
     addresses
@@ -87,10 +110,14 @@ fn spellings(address: Ipv4Addr) -> Vec<String> {
     let [a, b, c, d] = address.octets();
     let number = u32::from(address);
     let dots = |dot: &str| [a, b, c, d].map(|octet| octet.to_string()).join(dot);
-    let wide: String = address.to_string().chars().map(|c| match c {
-        '0'..='9' => char::from_u32(u32::from(c) - u32::from('0') + 0xff10).unwrap(),
-        other => other,
-    }).collect();
+    let wide: String = address
+        .to_string()
+        .chars()
+        .map(|c| match c {
+            '0'..='9' => char::from_u32(u32::from(c) - u32::from('0') + 0xff10).unwrap(),
+            other => other,
+        })
+        .collect();
     vec![
         address.to_string(),
         format!("{address}."),
@@ -154,13 +181,37 @@ async fn tricks_of_url_parsers_are_refused() {
     dialer.script("localhost", (0..20).map(|_| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
     dialer.script("localhost.", (0..20).map(|_| vec![Ipv4Addr::LOCALHOST.into()]));
     for url in [
-        "http://localhost/", "http://LOCALHOST/", "http://localhost./", "http://localhost:22/", "http://loc%61lhost/",
-        "http://\u{24db}ocalhost/", "http://user@127.0.0.1/", "http://example.org@127.0.0.1/",
-        "http://127.0.0.1@example.org/", "http://127.0.0.1\\@example.org/", "http://example.org\\@127.0.0.1/",
-        "http://127.0.0.1#@example.org/", "http://127.0.0.1%23@example.org/", "http://127.0.0.1\t/", "http:127.0.0.1",
-        "http:///127.0.0.1/", "http://\u{0}127.0.0.1/", "//127.0.0.1/", "file:///etc/passwd", "gopher://127.0.0.1/",
-        "http://[::1%lo]/", "http://[::1%25lo]/", "http://[v1.x]/", "http://127.0.0.1:99999/", "http://1.2.3.4.5.6/",
-        "http://0/", "http://0x/", "http://00000/", "http://127.0.0.1 /", "ws://127.0.0.1/", "HTTP://0000::1/",
+        "http://localhost/",
+        "http://LOCALHOST/",
+        "http://localhost./",
+        "http://localhost:22/",
+        "http://loc%61lhost/",
+        "http://\u{24db}ocalhost/",
+        "http://user@127.0.0.1/",
+        "http://example.org@127.0.0.1/",
+        "http://127.0.0.1@example.org/",
+        "http://127.0.0.1\\@example.org/",
+        "http://example.org\\@127.0.0.1/",
+        "http://127.0.0.1#@example.org/",
+        "http://127.0.0.1%23@example.org/",
+        "http://127.0.0.1\t/",
+        "http:127.0.0.1",
+        "http:///127.0.0.1/",
+        "http://\u{0}127.0.0.1/",
+        "//127.0.0.1/",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1/",
+        "http://[::1%lo]/",
+        "http://[::1%25lo]/",
+        "http://[v1.x]/",
+        "http://127.0.0.1:99999/",
+        "http://1.2.3.4.5.6/",
+        "http://0/",
+        "http://0x/",
+        "http://00000/",
+        "http://127.0.0.1 /",
+        "ws://127.0.0.1/",
+        "HTTP://0000::1/",
     ] {
         let result = send(&client, url).await;
         assert!(matches!(result, AttemptResult::Failure(_)), "{url}: {result:?}");
@@ -228,9 +279,21 @@ async fn operator_opens_networks() {
 async fn global_addresses_are_dialled() {
     let dialer = RecordingDialer::default();
     let client = client(&dialer, &[]);
-    for host in ["8.8.8.8", "1.1.1.1", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0",
-        "198.17.255.255", "198.20.0.0", "223.255.255.255", "[2606:4700::1111]", "[2001:200::1]", "[64:ff9b::8.8.8.8]"]
-    {
+    for host in [
+        "8.8.8.8",
+        "1.1.1.1",
+        "100.63.255.255",
+        "100.128.0.0",
+        "172.15.255.255",
+        "172.32.0.0",
+        "192.0.1.0",
+        "198.17.255.255",
+        "198.20.0.0",
+        "223.255.255.255",
+        "[2606:4700::1111]",
+        "[2001:200::1]",
+        "[64:ff9b::8.8.8.8]",
+    ] {
         let result = send(&client, &format!("http://{host}/")).await;
         assert_eq!(result, AttemptResult::Failure(AttemptFailure::ConnectionRefused), "{host}");
         assert_eq!(dialer.dialled().len(), 1, "{host}");

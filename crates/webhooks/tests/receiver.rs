@@ -59,8 +59,14 @@ async fn request_has_the_headers_of_the_specification() {
     assert_eq!(result, response(204));
     assert!(request.starts_with("POST /hook?x=1 HTTP/1.1\r\n"), "{request}");
     for header in [
-        "webhook-id: msg_1", "webhook-timestamp: 7", "webhook-signature: v1,abc", "content-type: application/json",
-        "content-length: 7", "connection: close", "user-agent: Longshore/", "host: 127.0.0.1:",
+        "webhook-id: msg_1",
+        "webhook-timestamp: 7",
+        "webhook-signature: v1,abc",
+        "content-type: application/json",
+        "content-length: 7",
+        "connection: close",
+        "user-agent: Longshore/",
+        "host: 127.0.0.1:",
     ] {
         assert!(request.contains(header), "{header}: {request}");
     }

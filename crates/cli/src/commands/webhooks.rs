@@ -211,8 +211,7 @@ impl ListDeliveries {
         if context.output.json {
             return context.output.json(&page);
         }
-        let mut table =
-            TextTable::new(&["DELIVERY", "EVENT", "STATE", "ATTEMPTS", "LAST", "NEXT", "JOB", "URL"]);
+        let mut table = TextTable::new(&["DELIVERY", "EVENT", "STATE", "ATTEMPTS", "LAST", "NEXT", "JOB", "URL"]);
         for delivery in &page.deliveries {
             table.row(vec![
                 delivery.id.as_str().into(),

@@ -120,8 +120,7 @@ impl Delivery {
             attempts: parser.list(|parser| {
                 Ok(DeliveryAttempt {
                     at: millis(parser)?,
-                    status: parser
-                        .option(|parser| parser.number()?.try_into().map_err(|_| OutboxFormatError))?,
+                    status: parser.option(|parser| parser.number()?.try_into().map_err(|_| OutboxFormatError))?,
                     error: parser.option(|parser| parser.text().map(Arc::from))?,
                     duration_ms: parser.number()?,
                 })
@@ -272,7 +271,8 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(Delivery::decode(&bytes[..length]), Err(OutboxFormatError), "{length}");
         }
-        let test = Delivery { url: None, job: None, event: WebhookEvent::Test, state: DeliveryState::Pending, ..delivery() };
+        let test =
+            Delivery { url: None, job: None, event: WebhookEvent::Test, state: DeliveryState::Pending, ..delivery() };
         assert_eq!(Delivery::decode(&test.encode()), Ok(test));
     }
 
@@ -280,7 +280,12 @@ mod tests {
     fn log_is_bounded() {
         let mut delivery = delivery();
         for number in 0..100 {
-            delivery.log(DeliveryAttempt { at: Timestamp::from_millis(number), status: None, error: None, duration_ms: 0 });
+            delivery.log(DeliveryAttempt {
+                at: Timestamp::from_millis(number),
+                status: None,
+                error: None,
+                duration_ms: 0,
+            });
         }
         assert_eq!(delivery.attempts.len(), ATTEMPTS_KEPT);
         assert_eq!(delivery.attempts.last().map(|attempt| attempt.at), Some(Timestamp::from_millis(99)));

@@ -47,7 +47,7 @@ impl EventSet {
     }
 }
 
-impl FromIterator<Event> for EventSet {
+impl FromIterator<WebhookEvent> for EventSet {
     fn from_iter<I: IntoIterator<Item = WebhookEvent>>(events: I) -> Self {
         Self(events.into_iter().fold(0, |bits, event| bits | 1 << event_number(event)))
     }
@@ -138,9 +138,7 @@ struct Subscription {
 
 impl Subscriptions {
     /// Reads the records of all endpoints: their names and values.
-    pub fn of_records<'a>(
-        records: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<Self, OutboxFormatError> {
+    pub fn of_records<'a>(records: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<Self, OutboxFormatError> {
         let mut subscriptions = Vec::new();
         for (key, value) in records {
             let endpoint = std::str::from_utf8(key).map_err(|_| OutboxFormatError)?;

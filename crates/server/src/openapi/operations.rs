@@ -3,8 +3,8 @@
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::queue::{PutQueue, Queue, Queues};
-use longshore_api::webhook::{PutWebhook, Webhook, WebhookDeliveries, WebhookDelivery, WebhookList};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
+use longshore_api::webhook::{PutWebhook, Webhook, WebhookDeliveries, WebhookDelivery, WebhookList};
 use longshore_api::work::{
     BatchHeartbeat, Children, ChildrenCreated, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats,
     JobState, Release, Results, Settlement, Settlements, Snooze,

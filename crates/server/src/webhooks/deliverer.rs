@@ -10,9 +10,9 @@ use longshore_store::StoreError;
 use longshore_webhooks::target::{Target, TargetHost};
 use tokio::time::sleep;
 
+use super::attempt;
 use super::deliveries::{self, DueEntry};
 use super::endpoint::{self, Endpoint};
-use super::attempt;
 use crate::state::AppState;
 
 /// Longest time between two looks: the store may have deliveries of other servers.
@@ -134,7 +134,8 @@ impl Looks {
         let pairs = records.iter().map(|record| (&*record.key, &*record.value));
         *app.webhooks.subscriptions.lock() = Arc::new(Subscriptions::of_records(pairs).unwrap_or_default());
         let endpoints = records.iter().filter_map(Endpoint::of_record);
-        self.hosts = endpoints.map(|endpoint| (endpoint.name.to_string(), normalized(&host_of(&endpoint.url)))).collect();
+        self.hosts =
+            endpoints.map(|endpoint| (endpoint.name.to_string(), normalized(&host_of(&endpoint.url)))).collect();
         self.version = Some(version);
         Ok(())
     }

@@ -9,9 +9,7 @@ use longshore_core::target_url::host_of;
 use longshore_core::webhook::{DeliveryState, WebhookEvent};
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{Delivery, DeliveryKey, SystemKind};
-use longshore_store::{
-    Expected, Store, StoreError, SystemChange, SystemQuery, SystemRecord, SystemWrite,
-};
+use longshore_store::{Expected, Store, StoreError, SystemChange, SystemQuery, SystemRecord, SystemWrite};
 
 use super::endpoint::Endpoint;
 use crate::convert::{time, times};
@@ -62,9 +60,7 @@ pub(crate) async fn read_one(
     kind: SystemKind,
     key: &[u8],
 ) -> Result<Option<SystemRecord>, StoreError> {
-    let end = Some([key, &[0]].concat());
-    let query = SystemQuery { kind, start: key.to_vec(), end, limit: 1, descending: false };
-    Ok(store.system_records(query).await?.pop())
+    Ok(store.system_records(SystemQuery::one(kind, key)).await?.pop())
 }
 
 fn change(kind: SystemKind, key: Vec<u8>, expected: Expected, value: Option<Vec<u8>>) -> SystemChange {
@@ -102,7 +98,7 @@ pub(crate) async fn take(store: &dyn Store, entry: DueEntry) -> Result<Option<He
         change(SystemKind::DueDelivery, entry.key, Expected::Revision(entry.revision), None),
         change(SystemKind::DueDelivery, entry_key.clone(), Expected::Absent, Some(value)),
     ];
-    let written = store.write_system(SystemWrite { changes, submit: None }).await?;
+    let written = store.write_system(SystemWrite::unannounced(changes)).await?;
     Ok(written.ok().map(|written| HeldDelivery {
         key,
         delivery,
@@ -124,7 +120,7 @@ async fn prune(store: &dyn Store, entry: DueEntry, record: Option<SystemRecord>)
         changes.push(change(SystemKind::Delivery, record.key, Expected::Revision(record.revision), None));
     }
     // A conflict means that another server was faster, or that an operator asked for a redelivery.
-    store.write_system(SystemWrite { changes, submit: None }).await.map(drop)
+    store.write_system(SystemWrite::unannounced(changes)).await.map(drop)
 }
 
 /// Writes the result of an attempt and gives the delivery up. Returns whether it was still held.
@@ -132,16 +128,11 @@ pub(crate) async fn finish(store: &dyn Store, held: HeldDelivery) -> Result<bool
     let HeldDelivery { key, delivery, revision, entry_key, entry_revision, lane } = held;
     let (due, lane) = next_entry(&delivery, &lane);
     let changes = vec![
-        change(
-            SystemKind::Delivery,
-            key.as_bytes().to_vec(),
-            Expected::Revision(revision),
-            Some(delivery.encode()),
-        ),
+        change(SystemKind::Delivery, key.as_bytes().to_vec(), Expected::Revision(revision), Some(delivery.encode())),
         change(SystemKind::DueDelivery, entry_key, Expected::Revision(entry_revision), None),
         change(SystemKind::DueDelivery, key.due_key(due), Expected::Absent, Some(lane)),
     ];
-    Ok(store.write_system(SystemWrite { changes, submit: None }).await?.is_ok())
+    Ok(store.write_system(SystemWrite::unannounced(changes)).await?.is_ok())
 }
 
 /// Returns time and value of the entry of a delivery that no server holds.
@@ -187,7 +178,7 @@ pub(crate) async fn release_held(store: &dyn Store) -> Result<(), StoreError> {
             .flatten()
             .collect();
         if !changes.is_empty() {
-            store.write_system(SystemWrite { changes, submit: None }).await?.ok();
+            store.write_system(SystemWrite::unannounced(changes)).await?.ok();
         }
         if is_last {
             return Ok(());
@@ -223,7 +214,7 @@ pub(crate) async fn add_test(
         change(SystemKind::DueDelivery, key.due_key(at), Expected::Any, Some(lane)),
         change(SystemKind::EndpointDelivery, endpoint_key, Expected::Any, Some(Vec::new())),
     ];
-    store.write_system(SystemWrite { changes, submit: None }).await?.ok();
+    store.write_system(SystemWrite::unannounced(changes)).await?.ok();
     Ok((key, delivery))
 }
 
@@ -264,7 +255,7 @@ pub(crate) async fn redeliver(store: &dyn Store, key: DeliveryKey) -> Result<Opt
             changes.push(change(SystemKind::DueDelivery, entry.key, Expected::Revision(entry.revision), None));
             changes.push(change(SystemKind::DueDelivery, key.due_key(now), Expected::Absent, Some(lane)));
         }
-        if store.write_system(SystemWrite { changes, submit: None }).await?.is_ok() {
+        if store.write_system(SystemWrite::unannounced(changes)).await?.is_ok() {
             return Ok(Some(delivery));
         }
     }
@@ -277,8 +268,7 @@ pub(crate) async fn of_job(
     limit: usize,
 ) -> Result<Vec<(DeliveryKey, Delivery)>, StoreError> {
     let end = u64::from_be_bytes(prefix).checked_add(1).map(|next| next.to_be_bytes().to_vec());
-    let query =
-        SystemQuery { kind: SystemKind::Delivery, start: prefix.to_vec(), end, limit, descending: false };
+    let query = SystemQuery { kind: SystemKind::Delivery, start: prefix.to_vec(), end, limit, descending: false };
     let records = store.system_records(query).await?;
     Ok(records.iter().filter_map(decode).collect())
 }

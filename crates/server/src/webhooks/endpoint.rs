@@ -158,9 +158,7 @@ impl Endpoint {
             disabled_reason: self.disabled_reason.clone(),
             created_at: time(self.created_at),
             updated_at: time(self.updated_at),
-            previous_secret_until: times(
-                self.previous.as_ref().map(|(_, until)| *until).filter(|until| now < *until),
-            ),
+            previous_secret_until: times(self.previous.as_ref().map(|(_, until)| *until).filter(|until| now < *until)),
             secret: None,
         }
     }
@@ -245,14 +243,7 @@ pub(crate) async fn find(store: &dyn Store, name: &str) -> Result<Option<Endpoin
 
 /// Reads all endpoints by name, the reserved one included.
 pub(crate) async fn read_all(store: &dyn Store) -> Result<Vec<SystemRecord>, StoreError> {
-    let query = SystemQuery {
-        kind: SystemKind::Webhook,
-        start: Vec::new(),
-        end: None,
-        limit: ENDPOINTS_MAX + 2,
-        descending: false,
-    };
-    store.system_records(query).await
+    store.system_records(SystemQuery::all(SystemKind::Webhook, ENDPOINTS_MAX + 2)).await
 }
 
 /// What becomes of an endpoint that is being changed.
@@ -275,7 +266,7 @@ async fn update<T>(
             Change::Return(value) => return Ok(Some(value)),
         };
         let Some(change) = endpoint.to_change() else { return Ok(None) };
-        match store.write_system(SystemWrite { changes: vec![change], submit: None }).await? {
+        match store.write_system(SystemWrite::new(vec![change])).await? {
             Ok(_) => return Ok(Some(value)),
             Err(SystemRefusal::Conflict { .. } | SystemRefusal::Submission(_)) => {}
         }
@@ -365,7 +356,7 @@ pub(crate) async fn delete(store: &dyn Store, name: &str) -> Result<bool, StoreE
         value: None,
         append_job_ids: false,
     };
-    Ok(store.write_system(SystemWrite { changes: vec![change], submit: None }).await?.is_ok())
+    Ok(store.write_system(SystemWrite::new(vec![change])).await?.is_ok())
 }
 
 /// Creates or replaces an endpoint of the configuration file before the server starts.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_core::rng::Rng;
-use longshore_server::{declare_webhook, Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare};
+use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_webhook};
 use longshore_store::{Clock, FormatError, OsRng, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
 
