@@ -13,7 +13,7 @@ WORKER_KILLS ?= 200
 PYTHON ?= python3
 SDKS ?= rust python typescript
 
-.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
+.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
 	test-typescript setup-typescript programs \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
 	regenerate-fixtures
@@ -46,7 +46,7 @@ setup: ## installs the tools and packages that the tests need
 			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
 	fi
 
-test: setup fmt tidy lint unit docs test-python test-typescript test-sdk ## runs all tests and checks
+test: setup fmt tidy lint unit docs test-python test-typescript test-sdk test-packaging ## runs all tests and checks
 	@echo "all tests and checks passed"
 
 # Node.js 20.11 or later: an older one, or none, is replaced by the package of the system.
@@ -107,6 +107,19 @@ test-python: programs ## checks and tests the Python package against the real se
 	"$$environment/bin/ruff" check --quiet .; \
 	"$$environment/bin/mypy" --no-error-summary; \
 	LONGSHORE_BIN="$$target/debug/longshore" "$$environment/bin/python" -m pytest
+
+# Tools that are missing (promtool, shellcheck, systemd-analyze, helm or Go) skip their checks, with a line.
+test-packaging: programs ## checks packaging/, ops/ and the workflows, and runs the steps of the image
+	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
+	environment="$$target/packaging"; \
+	if ! cmp -s packaging/requirements.txt "$$environment/requirements.txt"; then \
+		echo "test-packaging: installing the tools into $$environment"; \
+		rm -rf "$$environment"; \
+		$(PYTHON) -m venv "$$environment"; \
+		"$$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r packaging/requirements.txt; \
+		cp packaging/requirements.txt "$$environment/"; \
+	fi; \
+	LONGSHORE_BIN="$${LONGSHORE_BIN:-$$target/debug/longshore}" "$$environment/bin/python" -B packaging/check.py
 
 update-python-lock: ## resolves the development packages of the Python package again
 	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \

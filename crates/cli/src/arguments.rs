@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, clock, completions, dead_letters, doctor, health, jobs, migrate, migrate_store, queues, restore,
-    serve, submit, top, webhooks, work, workers, workflows,
+    backup, bench, clock, completions, dead_letters, doctor, health, jobs, man, migrate, migrate_store, queues,
+    restore, serve, submit, top, webhooks, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -74,6 +74,7 @@ pub(crate) enum CliCommand {
     Migrate(migrate::Migrate),
     MigrateStore(migrate_store::MigrateStore),
     Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl CliCommand {
@@ -98,6 +99,7 @@ impl CliCommand {
             Self::Migrate(migrate) => migrate.run(context),
             Self::MigrateStore(migrate_store) => migrate_store.run(context),
             Self::Completions(completions) => completions.run(context),
+            Self::Man(man) => man.run(context),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! - `commands/backup.rs`, `restore.rs`, `doctor.rs`: data directories
 //! - `commands/migrate.rs`, `migrate_store.rs`: the schema on PostgreSQL, moving a store there
 //! - `commands/completions.rs`: completion scripts of shells
+//! - `commands/man.rs`: manual pages
 //!
 //! Data goes to standard output, everything else to standard error.
 //! Exit codes: 0 done, 1 refused, 2 failed.

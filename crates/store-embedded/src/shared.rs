@@ -30,7 +30,7 @@ pub(crate) struct SharedState {
     pub metrics: WriterMetrics,
     pub directives: DirectiveCache,
     /// Announced writes of system records, by the number of their kind.
-    system_versions: [AtomicU64; SystemKind::ALL.len() + 1],
+    pub system_versions: [AtomicU64; SystemKind::ALL.len() + 1],
 }
 
 /// What the writer measures.

@@ -52,7 +52,13 @@ impl Catalog {
             stmt!(sql.load_queue_names, from(queues)),
             stmt!(sql.load_policies, from(policies)),
             stmt!(sql.load_queues),
-            stmt!(sql.system_records, i16::from(SystemKind::Webhook.number()), Vec::<u8>::new(), None::<Vec<u8>>, i64::MAX),
+            stmt!(
+                sql.system_records,
+                i16::from(SystemKind::Webhook.number()),
+                Vec::<u8>::new(),
+                None::<Vec<u8>>,
+                i64::MAX
+            ),
         ];
         let rows = connection.pipeline(&calls, TxBoundary::Inside).await?;
         let [settings, name_rows, policy_rows, queue_rows, webhook_rows] = rows.as_slice() else {

@@ -16,7 +16,7 @@ use longshore_engine::{
 };
 use longshore_store::{
     ChangeFeed, Clock, Grant, HitCount, Mailbox, Park, SeenWorker, SettledGrant, Store, StoreError, StoreFuture,
-    TakeBack, Ticket, await_grant, mailbox,
+    SystemRefusal, SystemWrite, SystemWritten, TakeBack, Ticket, await_grant, mailbox,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};

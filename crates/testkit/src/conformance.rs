@@ -34,6 +34,7 @@ mod settle_and_claim;
 mod store_fixture;
 mod submit;
 mod suites;
+mod system;
 mod tick;
 mod wakeups;
 mod workflows;
@@ -252,6 +253,13 @@ macro_rules! with_conformance_cases {
                 held_back_worker_settles_and_heartbeats
                 directive_ends_parked_claims
             }
+            system {
+                records_are_ordered_by_key
+                record_changes_by_compare_and_set
+                record_and_jobs_are_one_commit
+                announced_write_changes_the_version
+                one_of_many_writers_wins
+            }
             filters {
                 list_by_value_filters_combined
                 list_by_key_finds_all_jobs
@@ -297,6 +305,7 @@ macro_rules! with_conformance_cases {
                 reopen_many_times
                 totals_survive_reopen
                 directives_survive_reopen
+                system_records_survive_reopen
             }
             outbox {
                 callback_is_owed_at_the_end_of_a_job

@@ -208,7 +208,7 @@ impl Held {
         }
         let submitted = match write.submit {
             None => Vec::new(),
-            Some(request) => answer!(self.apply(Command::Submit(Box::new(request)), now, effects), Submit)
+            Some(request) => answer!(self.apply(Command::Submit(request), now, effects), Submitted)
                 .map_err(SystemRefusal::Submission)?,
         };
         for change in &write.changes {

@@ -12,6 +12,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod jobs;
+pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod migrate_store;
 pub(crate) mod queues;

@@ -174,6 +174,10 @@ impl Server {
         self.run(&[&["work", "--until-empty", "--exec", program], arguments].concat())
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         send(&self.child, signal);
     }

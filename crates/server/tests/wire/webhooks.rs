@@ -190,7 +190,8 @@ async fn endpoint_is_created_replaced_and_deleted() {
     assert_eq!(kept["enabled"], false, "an absent `enabled` keeps the present one");
     c.post("/v1/webhooks/billing/test", "").await.problem(409, "illegal_transition");
     c.delete("/v1/webhooks/billing").await.ok(204);
-    for (method, path) in [("GET", ""), ("DELETE", ""), ("POST", "/rotate"), ("POST", "/test"), ("GET", "/deliveries")] {
+    for (method, path) in [("GET", ""), ("DELETE", ""), ("POST", "/rotate"), ("POST", "/test"), ("GET", "/deliveries")]
+    {
         c.call(method, &format!("/v1/webhooks/billing{path}"), None).await.problem(404, "webhook_not_found");
     }
     c.delete("/v1/webhooks/callbacks").await.problem(409, "illegal_transition");
@@ -229,7 +230,12 @@ async fn invalid_endpoints_are_refused_with_the_field() {
 async fn failed_attempts_follow_the_plan_on_the_virtual_clock() {
     let (server, mut c, mut receiver) = start().await;
     let secret = put(&mut c, "all", &receiver.url).await;
-    receiver.script(&["500 Oops", "302 Found\r\nlocation: http://127.0.0.1:1/", "429 Busy\r\nretry-after: 3600", "503 x"]);
+    receiver.script(&[
+        "500 Oops",
+        "302 Found\r\nlocation: http://127.0.0.1:1/",
+        "429 Busy\r\nretry-after: 3600",
+        "503 x",
+    ]);
     let id = complete(&mut c, "q", r#"{"type":"t"}"#).await;
     let first = receiver.next().await;
     let pending = delivery(&mut c, &id, has_attempts(1)).await;
@@ -375,8 +381,18 @@ async fn every_end_is_delivered_over_restarts_and_failing_receivers() {
     let directory = tempfile::tempdir().unwrap();
     let mut receiver = Receiver::start().await;
     receiver.script(&[
-        "500 x", "200 OK", "hang", "301 x\r\nlocation: http://127.0.0.1:1/", "429 x\r\nretry-after: 1", "503 x", "hang",
-        "200 OK", "500 x", "429 x\r\nretry-after: 0", "hang", "404 x",
+        "500 x",
+        "200 OK",
+        "hang",
+        "301 x\r\nlocation: http://127.0.0.1:1/",
+        "429 x\r\nretry-after: 1",
+        "503 x",
+        "hang",
+        "200 OK",
+        "500 x",
+        "429 x\r\nretry-after: 0",
+        "hang",
+        "404 x",
     ]);
     let (mut ended, mut secret, mut start) = (HashMap::new(), String::new(), 1_794_700_800_000);
     for round in 0..5 {

@@ -15,6 +15,7 @@ use longshore_store::JobRef;
 
 pub(super) use super::directives::directives_survive_reopen;
 use super::harness::*;
+pub(super) use super::system::system_records_survive_reopen;
 
 pub(super) fn jobs_survive_reopen(h: &mut Harness) {
     super::listing::crowd(h, 90);

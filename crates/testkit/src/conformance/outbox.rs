@@ -10,7 +10,7 @@ use longshore_core::profile::Profile;
 use longshore_core::submit::NewJob;
 use longshore_core::webhook::{DeliveryState, WebhookEvent};
 use longshore_engine::{
-    AdminCommand, CALLBACKS, Delivery, DeliveryKey, DeleteQueue, EndpointRecord, QueueDeleteMode, QueuePattern,
+    AdminCommand, CALLBACKS, DeleteQueue, Delivery, DeliveryKey, EndpointRecord, QueueDeleteMode, QueuePattern,
     SystemKind,
 };
 use longshore_store::{Expected, SystemChange, SystemQuery, SystemRecord, SystemWrite};

@@ -5,6 +5,7 @@
 //! - `logging.rs`: filter and format of the log
 //! - `banner.rs`: what is printed after the start
 //! - `postgres.rs`: opens the store on PostgreSQL
+//! - `service_manager.rs`: start, stop and liveness for systemd
 //! - `virtual_time.rs`: keeps the time of `--virtual-clock` over restarts
 
 mod banner;
@@ -12,6 +13,7 @@ mod file;
 mod logging;
 pub(crate) mod options;
 mod postgres;
+mod service_manager;
 pub(crate) mod virtual_time;
 
 use std::sync::Arc;
@@ -86,6 +88,7 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
         let declared = declared.map_err(|error| CliError::failed(error.to_string()))?;
         declared.map_err(|refused| CliError::refused(format!("webhooks.{name}: {}", refused.problem().detail)))?;
     }
+    let watched = Arc::downgrade(&store);
     let mut options = ServerOptions::new(config.listen, store, about.clone());
     options.time = time;
     options.default_profile = config.default_profile;
@@ -96,13 +99,16 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.request_id_seed = OsRng::default().next_u64();
     let server = Server::bind(options).await.map_err(server_failed)?;
     banner::print(context, &config, server.address(), &about);
+    service_manager::report_ready(server.address());
     let drain_signals = signals.clone();
     let shutdown = async move {
         drain_signals.received(1).await;
+        service_manager::report_stopping();
         tracing::info!("draining: no new requests, finishing requests in flight");
     };
     tokio::select! {
         served = server.serve(shutdown) => served.map_err(server_failed),
+        never = service_manager::keep_watchdog_alive(watched) => match never {},
         () = signals.received(2) => Err(CliError::failed("second signal: requests in flight were aborted")),
     }
 }

@@ -1,0 +1,1 @@
+"""The checks behind packaging/check.py."""
