@@ -89,8 +89,11 @@ codes! {
     TokenNotFound = "token_not_found", 404, "There is no such token",
         when "the token does not exist, or was revoked",
         do "check the id in the list of tokens";
+    WebhookNotFound = "webhook_not_found", 404, "There is no such webhook endpoint",
+        when "no webhook endpoint has this name",
+        do "check the name in the list of webhooks";
     NotFound = "not_found", 404, "There is nothing at this path",
-        when "the path is not part of the API",
+        when "the path is not part of the API, or there is no such delivery",
         do "check the path";
     MethodNotAllowed = "method_not_allowed", 405, "This path does not take this method",
         when "the path exists, with other methods",
@@ -165,6 +168,7 @@ impl ErrorCode {
             | Self::WorkerNotFound
             | Self::TokenNotFound
             | Self::MisdirectedRequest
+            | Self::WebhookNotFound
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::StaleLease

@@ -14,6 +14,7 @@
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
 //! - [`events`]: the event stream
 //! - [`schedule`]: schedules and their ticks
+//! - [`webhook`]: endpoints and deliveries
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
 //! ```
@@ -39,6 +40,7 @@ pub mod states;
 pub mod system;
 pub mod tags;
 pub mod time;
+pub mod webhook;
 pub mod work;
 pub mod workflow;
 

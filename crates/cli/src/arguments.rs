@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
-    migrate_store, queues, restore, serve, submit, tokens, top, work, workers, workflows,
+    migrate_store, queues, restore, serve, submit, tokens, top, webhooks, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -64,6 +64,9 @@ pub(crate) enum CliCommand {
     #[command(subcommand)]
     Workflows(workflows::WorkflowsCommand),
     Work(Box<work::WorkOptions>),
+    /// Manage webhook endpoints and their deliveries
+    #[command(subcommand)]
+    Webhooks(webhooks::WebhooksCommand),
     /// List workers
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
@@ -100,6 +103,7 @@ impl CliCommand {
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
+            Self::Webhooks(webhooks) => webhooks.run(context),
             Self::Workers(workers) => workers.run(context),
             Self::Tokens(tokens) => tokens.run(context),
             Self::Audit(audit) => audit.run(context),

@@ -57,6 +57,7 @@ mod system;
 pub mod testing;
 #[cfg(any(feature = "postgres", feature = "sqlx"))]
 mod transaction;
+mod webhooks;
 mod work;
 mod worker;
 mod workflows;

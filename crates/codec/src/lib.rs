@@ -2,6 +2,7 @@
 //!
 //! - [`record`]: version, body, checksum; [`Encoder`] and [`Decoder`] of the primitive values
 //! - [`job`], [`workflow`], [`policy`], [`key`], [`totals`]: the encoding of each kind of record
+//! - [`snapshot`]: a job that is read without its store
 //! - [`Dictionary`] (`dictionary.rs`): numbers for queues, types and policies that many records
 //!   share
 //! - [`id_cipher`]: job ids that contain the encrypted sequence number
@@ -13,6 +14,7 @@ pub mod job;
 pub mod key;
 pub mod policy;
 pub mod record;
+pub mod snapshot;
 pub mod totals;
 mod type_hash;
 pub mod workflow;

@@ -6,7 +6,7 @@ use crate::context::TransitionContext;
 use crate::history::Cause;
 use crate::id::{JobType, validate_length};
 use crate::job::Job;
-use crate::limits::{CALLBACK_URL_CHARS_MAX, CORRELATION_ID_CHARS_MAX};
+use crate::limits::CORRELATION_ID_CHARS_MAX;
 use crate::patch::{PolicyPatch, RetryPatch};
 use crate::policy::Policy;
 use crate::priority::Priority;
@@ -14,6 +14,7 @@ use crate::refusal::{Invalid, Refusal};
 use crate::retry;
 use crate::state::StateKind;
 use crate::tags::Tags;
+use crate::target_url::validate_target_url;
 
 /// Changes to a job. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,7 +32,9 @@ impl Edit {
     pub fn check(&self) -> Result<(), Invalid> {
         let given = |text: &Option<Option<Arc<str>>>| text.clone().flatten().unwrap_or_default();
         validate_length("correlation_id", &given(&self.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-        validate_length("callback_url", &given(&self.callback_url), CALLBACK_URL_CHARS_MAX)?;
+        if let Some(Some(url)) = &self.callback_url {
+            validate_target_url("callback_url", url)?;
+        }
         self.tags.as_ref().map_or(Ok(()), Tags::validate_lenient)
     }
 }

@@ -4,7 +4,8 @@
 //! the file of its verb. A refusal is a value and changes nothing. Payloads are opaque bytes.
 //!
 //! Values
-//! - [`id`], [`time`], [`limits`], [`priority`], [`tags`]; [`rng`]: injected randomness
+//! - [`id`], [`time`], [`limits`], [`priority`], [`tags`], [`target_url`]; [`rng`]: injected
+//!   randomness
 //! - [`refusal`]: every reason for which a command is refused
 //!
 //! Settings
@@ -76,8 +77,10 @@ pub mod settle;
 pub mod state;
 pub mod submit;
 pub mod tags;
+pub mod target_url;
 pub mod time;
 pub mod view;
+pub mod webhook;
 pub mod workflow;
 pub mod workflow_shape;
 

@@ -20,6 +20,7 @@ use crate::refusal::{Invalid, Refusal};
 use crate::schedule::JobSchedule;
 use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
+use crate::target_url::validate_target_url;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::Membership;
 
@@ -149,7 +150,9 @@ fn check_texts(new: &NewJob) -> Result<(), Invalid> {
     let text = |text: &Option<Arc<str>>| text.clone().unwrap_or_default();
     validate_length("idempotency_key", &text(&new.idempotency_key), IDEMPOTENCY_KEY_CHARS_MAX)?;
     validate_length("correlation_id", &text(&new.correlation_id), CORRELATION_ID_CHARS_MAX)?;
-    validate_length("callback_url", &text(&new.callback_url), CALLBACK_URL_CHARS_MAX)?;
+    if let Some(url) = &new.callback_url {
+        validate_target_url("callback_url", url)?;
+    }
     if let Some(external_id) = &new.external_id {
         validate_printable("external_id", external_id, EXTERNAL_ID_CHARS_MAX)?;
     }

@@ -117,6 +117,7 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
             Ok(value) => {
                 self.engine.next_seq = next_seq;
                 self.engine.reindex(Some(before), Some(IndexEntry::of(&job)));
+                self.write_deliveries(&job)?;
                 self.emit_effects(&job);
                 self.save(job, was_terminal, counted_before)?;
                 Ok(value)
@@ -152,6 +153,7 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
     /// Stores and indexes a new record.
     pub(crate) fn add(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), CommandError<R::Error>> {
         self.engine.reindex(None, Some(IndexEntry::of(&job)));
+        self.write_deliveries(&job)?;
         self.emit_effects(&job);
         self.add_to_workflow_counts(&job, &MemberCountDelta::created(job.kind()))?;
         self.records.insert(job, payload).map_err(CommandError::Storage)

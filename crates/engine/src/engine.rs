@@ -16,6 +16,7 @@ use longshore_core::time::Timestamp;
 use longshore_core::{QueueChange, ScheduleChange};
 
 use crate::index::{Index, IndexEntry, StateCounts};
+use crate::outbox::Subscriptions;
 use crate::propagation_queue::{Propagation, PropagationQueue};
 use crate::queue::Queue;
 use crate::undo_log::UndoLog;
@@ -34,6 +35,8 @@ pub struct Engine {
     pub(crate) next_seq: u64,
     pub(crate) options: EngineOptions,
     pub(crate) undo_log: UndoLog,
+    /// Which endpoints want which transitions. Shared, like the queues.
+    pub(crate) subscriptions: Arc<Subscriptions>,
 }
 
 /// Settings of the engine itself; the settings of a queue are in [`Queue`].
@@ -102,6 +105,7 @@ impl Engine {
             active_operations: BTreeSet::new(),
             next_seq: 1,
             undo_log: UndoLog::default(),
+            subscriptions: Arc::default(),
             options: EngineOptions { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         };
         engine.ensure_default();
@@ -153,6 +157,7 @@ impl Engine {
             active_operations: BTreeSet::new(),
             next_seq,
             undo_log: UndoLog::default(),
+            subscriptions: Arc::default(),
             options: EngineOptions { cascade_jobs_max: options.cascade_jobs_max.max(1), ..options },
         }
     }
@@ -193,6 +198,11 @@ impl Engine {
     /// Returns all queues, including those that are being deleted.
     pub fn all_queues(&self) -> &Arc<BTreeMap<QueueName, Arc<Queue>>> {
         &self.queues
+    }
+
+    /// Sets the subscriptions of the endpoints; they hold from the next command on.
+    pub fn set_subscriptions(&mut self, subscriptions: Arc<Subscriptions>) {
+        self.subscriptions = subscriptions;
     }
 
     /// Sets the next number to assign, for a store that allocates numbers in blocks.

@@ -12,6 +12,7 @@
 //! - one file a verb: `submit`, `claim`, `settle`, `heartbeat`, `admin`, `queue`, `workflow`
 //! - `tick`: timers, retention and pending work; `gap`: leases after the store was closed
 //! - `cascade`, `propagation_queue`: the end of a job propagates to its dependents
+//! - `outbox`: deliveries to webhooks, written in the commit of the transition
 //! - `system`: kinds of records beside the jobs
 //! - `index`: ready jobs, timers and counts; `undo_log`: rollback after a failed commit
 
@@ -24,6 +25,7 @@ mod engine;
 mod gap;
 mod heartbeat;
 mod index;
+mod outbox;
 mod propagation_queue;
 mod queue;
 mod records;
@@ -38,6 +40,10 @@ pub use claim::{ClaimRequest, Claimed};
 pub use command::{AdminCommand, AdminResponse, Command, ExecutionContext, Heartbeat, Response, Settlement};
 pub use engine::{Effect, Engine, EngineOptions};
 pub use index::{ReadyKey, StateCounts, TimerKind, count_of, ordering};
+pub use outbox::{
+    ATTEMPTS_KEPT, CALLBACKS, Delivery, DeliveryAttempt, DeliveryKey, EndpointRecord, EventSet, OutboxFormatError,
+    QueuePattern, Subscriptions,
+};
 pub use queue::{DeleteQueue, Queue, QueueDeleteMode};
 pub use records::{JobRecords, KeyEntry, PayloadSource, PruneTarget, ScopedIdempotencyKey};
 pub use submit::{

@@ -78,6 +78,10 @@ pub trait JobRecords {
     fn put_queue(&mut self, queue: &Queue) -> Result<(), Self::Error>;
     fn remove_queue(&mut self, name: &QueueName) -> Result<(), Self::Error>;
 
+    /// Encodes a job without its payload, attempts and history, so that it can be decoded without
+    /// the store. The outbox keeps the job as it was at a transition.
+    fn encode_snapshot(&self, job: &Job) -> Vec<u8>;
+
     /// Writes a system record in the commit of the command, over one with the same key.
     fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error>;
 }

@@ -8,6 +8,7 @@ use longshore_core::time::Timestamp;
 
 use crate::engine::Engine;
 use crate::index::{IndexEntry, Timer};
+use crate::outbox::Subscriptions;
 use crate::propagation_queue::{Propagation, PropagationKey};
 use crate::queue::Queue;
 
@@ -24,6 +25,7 @@ struct Savepoint {
     deleting_queues: BTreeSet<QueueName>,
     active_operations: BTreeSet<WorkflowId>,
     next_seq: u64,
+    subscriptions: Arc<Subscriptions>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +45,7 @@ impl Engine {
             deleting_queues: self.deleting_queues.clone(),
             active_operations: self.active_operations.clone(),
             next_seq: self.next_seq,
+            subscriptions: Arc::clone(&self.subscriptions),
         });
     }
 
@@ -70,6 +73,7 @@ impl Engine {
         self.deleting_queues = savepoint.deleting_queues;
         self.active_operations = savepoint.active_operations;
         self.next_seq = savepoint.next_seq;
+        self.subscriptions = savepoint.subscriptions;
     }
 
     fn record_undo(&mut self, undo: Undo) {

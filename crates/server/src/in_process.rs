@@ -15,6 +15,7 @@ use crate::routes;
 use crate::schedules::engine;
 use crate::server::{ServerError, drain, restore_workers};
 use crate::state::AppState;
+use crate::webhooks::deliverer;
 
 /// Buffer of each direction of a connection.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -41,6 +42,7 @@ impl InProcessServer {
         app.access.refresh().await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(keep_current(app.clone()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
+        app.background_tasks.spawn(deliverer::run(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
             app.background_tasks.spawn(engine::run(app.clone()));

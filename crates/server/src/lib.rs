@@ -15,6 +15,7 @@
 //! - `convert/`: conversion between wire types and core types
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
 //! - `events/`: the event log and its listeners
+//! - `webhooks/`: endpoints, deliveries, and the task that sends them
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `schedules/`: records of schedules, and the engine that processes their ticks;
@@ -36,6 +37,7 @@ mod schedules;
 mod server;
 mod state;
 mod store_health;
+mod webhooks;
 mod wire;
 
 pub use access::{TokenRecord, TokenSecret, tokens};
@@ -45,4 +47,5 @@ pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo
 pub use schedules::declared::declare_schedule;
 pub use server::{Server, ServerError};
 pub use state::AppState;
+pub use webhooks::endpoint::declare as declare_webhook;
 pub use wire::problem::ApiError;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
 use longshore_store::{Store, VirtualClock};
+use longshore_webhooks::network::Cidr;
 
 #[derive(Debug)]
 pub struct ServerOptions {
@@ -28,6 +29,8 @@ pub struct ServerOptions {
     pub metrics_listen: Option<SocketAddr>,
     /// Random prefix of request ids, which differs between processes.
     pub request_id_seed: u64,
+    /// Networks that webhooks may reach although they are not globally routable.
+    pub webhook_allow: Vec<Cidr>,
 }
 
 impl ServerOptions {
@@ -44,6 +47,7 @@ impl ServerOptions {
             allowed_hosts: Vec::new(),
             metrics_listen: None,
             request_id_seed: 0,
+            webhook_allow: Vec::new(),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::options::ServerOptions;
 use crate::routes;
 use crate::schedules::engine;
 use crate::state::AppState;
+use crate::webhooks::deliverer;
 
 /// A server that is bound to its address, and does not serve yet.
 #[derive(Debug)]
@@ -103,6 +104,7 @@ impl Server {
             io_threads.spawn_here(&app.background_tasks, metrics_listener::serve(app.clone(), listener));
         }
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));

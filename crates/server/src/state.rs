@@ -24,6 +24,7 @@ use crate::events::EventLog;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
 use crate::schedules::engine::ScheduleEngine;
 use crate::store_health::StoreFailures;
+use crate::webhooks::Webhooks;
 use crate::wire::problem::ApiError;
 use crate::wire::request_id::RequestIds;
 
@@ -74,13 +75,24 @@ pub struct App {
     /// Cancelled when the server stops: it accepts no connections, and waiting claims end empty.
     pub(crate) stopping: CancellationToken,
     pub(crate) store_health: StoreFailures,
+    pub(crate) webhooks: Webhooks,
     started: Duration,
 }
 
 impl AppState {
     pub(crate) fn new(options: ServerOptions) -> Self {
-        let ServerOptions { store, about, time, default_profile, auto_queues, limits, request_id_seed, .. } = options;
-        let allowed_hosts = options.allowed_hosts;
+        let ServerOptions {
+            store,
+            about,
+            time,
+            default_profile,
+            auto_queues,
+            limits,
+            request_id_seed,
+            allowed_hosts,
+            webhook_allow,
+            ..
+        } = options;
         let metrics: Arc<Metrics> = Arc::default();
         let schedules: Arc<ScheduleEngine> = Arc::default();
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
@@ -113,6 +125,7 @@ impl AppState {
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
             store_health: StoreFailures::default(),
+            webhooks: Webhooks::new(webhook_allow),
             started: monotonic(),
         };
         Self { shared: Arc::new(shared), store, token: None }
@@ -140,6 +153,9 @@ impl AppState {
         &self,
         request: SubmitRequest,
     ) -> Result<Result<Vec<Submitted>, BatchRefusal>, ApiError> {
+        if request.submissions().any(|submission| submission.job.callback_url.is_some()) {
+            self.webhooks.expect_callbacks();
+        }
         let timeout = self.limits.submission_timeout;
         match tokio::time::timeout(timeout, self.store.submit(request)).await {
             Ok(result) => self.report_error(result),

@@ -381,6 +381,7 @@ fn as_workflow_error(error: RecordsError) -> StoreError {
         RecordsError::Sql(_)
         | RecordsError::CorruptWorkflow(_)
         | RecordsError::CorruptPayload(_)
+        | RecordsError::CorruptEndpoint
         | RecordsError::NotStorable => error.into(),
     }
 }

@@ -24,6 +24,7 @@ use crate::meta;
 use crate::records::workflows;
 use crate::sqlite::{Location, open_immutable};
 use crate::sync_policy::UNSYNCED_MAX;
+use crate::system;
 use crate::wal;
 use crate::wal_checkpoint::{count_wal_frames, truncate_wal};
 use crate::watermark::{self, WatermarkFile, WatermarkRead};
@@ -194,6 +195,7 @@ pub(crate) fn recover(
     let finished = read_finished_counts(connection)?;
     let next_seq = next_seq(connection)?;
     let mut engine = Engine::rebuild(options, queues, [], finished, next_seq.cast_unsigned());
+    engine.set_subscriptions(system::subscriptions(connection)?);
     workflows::with_active_operation(connection)?.into_iter().for_each(|workflow| engine.resume_operation(workflow));
     // This thread reads the records and verifies their checksums, a second one indexes them.
     let (block_tx, blocks) = sync_channel(BLOCKS_MAX);

@@ -1,7 +1,9 @@
 //! Table of the system records: read, checked and written in the caller's transaction.
 
+use std::sync::Arc;
+
 use longshore_codec::{append_checksum, verify_checksum};
-use longshore_engine::{Submitted, SystemKind};
+use longshore_engine::{Submitted, Subscriptions, SystemKind};
 use longshore_store::{StoreError, SystemQuery, SystemRecord, SystemWrite};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -92,6 +94,14 @@ pub(crate) fn put(
     let record = append_checksum(checksum_seed(kind, key, revision), value);
     let text = "INSERT OR REPLACE INTO system_record(kind, key, revision, record) VALUES (?1, ?2, ?3, ?4)";
     connection.prepare_cached(text)?.execute(params![kind, key, revision, record]).map(drop)
+}
+
+/// Reads what the endpoints of webhooks have subscribed to.
+pub(crate) fn subscriptions(connection: &Connection) -> Result<Arc<Subscriptions>, StoreError> {
+    let records = read(connection, &SystemQuery::all(SystemKind::Webhook, usize::MAX))?;
+    let pairs = records.iter().map(|record| (record.key.as_slice(), record.value.as_slice()));
+    let subscriptions = Subscriptions::of_records(pairs).map_err(|_| corrupt("the record of a webhook endpoint"))?;
+    Ok(Arc::new(subscriptions))
 }
 
 /// Checks every record of every kind.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use longshore_core::id::QueueName;
 use longshore_core::ocypod::totals::Totals;
 use longshore_core::time::Timestamp;
-use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext, JobRecords, Queue};
+use longshore_engine::{AdminCommand, Effect, Engine, ExecutionContext, JobRecords, Queue, SystemKind};
 use longshore_store::OsRng;
 use longshore_store::clock::monotonic;
 use longshore_store::{
@@ -314,6 +314,10 @@ impl StoreWriter {
         }
         let revision = records.system_revision;
         system::write(records.connection(), write, revision, &submitted)?;
+        if write.changes.iter().any(|change| change.kind == SystemKind::Webhook) {
+            let subscriptions = system::subscriptions(records.connection());
+            engine.set_subscriptions(subscriptions.map_err(|_| RecordsError::CorruptEndpoint)?);
+        }
         Ok(PendingReply::System(Ok(SystemWritten { revision, submitted })))
     }
 
@@ -373,6 +377,7 @@ impl StoreWriter {
             RecordsError::CorruptJob(_)
             | RecordsError::CorruptWorkflow(_)
             | RecordsError::CorruptPayload(_)
+            | RecordsError::CorruptEndpoint
             | RecordsError::NotStorable => DiskErrorKind::Corrupt,
         };
         let FailedBatch { requests: mut batch, had_grants, failed_claim } = self.undo_grants(batch);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longshore_codec::{self as codec, Dictionary};
 use longshore_core::id::QueueName;
-use longshore_engine::Queue;
+use longshore_engine::{Queue, Subscriptions, SystemKind};
 
 use crate::connection::{Connection, TxBoundary, get, stmt};
 use crate::error::TxError;
@@ -18,6 +18,8 @@ pub(crate) struct Catalog {
     pub version: i64,
     pub names: Dictionary,
     pub queues: Arc<BTreeMap<QueueName, Arc<Queue>>>,
+    /// What the endpoints of webhooks have subscribed to.
+    pub subscriptions: Arc<Subscriptions>,
     pub id_cipher: PostgresIdCipher,
     pub epoch: i64,
     /// Whether some jobs have the ids of another store.
@@ -32,6 +34,7 @@ impl Catalog {
             version: 0,
             names: Dictionary::default(),
             queues: Arc::default(),
+            subscriptions: Arc::default(),
             id_cipher: new_id_cipher([0; 16]),
             epoch: 1,
             has_imported_ids: false,
@@ -52,9 +55,16 @@ impl Catalog {
             stmt!(sql.load_queue_names, from(queues)),
             stmt!(sql.load_policies, from(policies)),
             stmt!(sql.load_queues),
+            stmt!(
+                sql.system_records,
+                i16::from(SystemKind::Webhook.number()),
+                Vec::<u8>::new(),
+                None::<Vec<u8>>,
+                i64::MAX
+            ),
         ];
         let rows = connection.pipeline(&calls, TxBoundary::Inside).await?;
-        let [settings, name_rows, policy_rows, queue_rows] = rows.as_slice() else {
+        let [settings, name_rows, policy_rows, queue_rows, webhook_rows] = rows.as_slice() else {
             return Err(TxError::Damaged("table settings".to_owned()));
         };
         let damaged = |what: &str| TxError::Damaged(what.to_owned());
@@ -79,10 +89,15 @@ impl Catalog {
             let queue = self.queue_of(&names, name, &record)?;
             queues.insert(queue.name.clone(), queue);
         }
+        let webhooks = webhook_rows.iter().map(|row| Ok((get::<Vec<u8>>(row, 0)?, get::<Vec<u8>>(row, 2)?)));
+        let webhooks = webhooks.collect::<Result<Vec<_>, TxError>>()?;
+        let pairs = webhooks.iter().map(|(name, record)| (name.as_slice(), record.as_slice()));
+        let subscriptions = Subscriptions::of_records(pairs).map_err(|_| damaged("record of a webhook endpoint"))?;
         Ok(Self {
             version: get(settings, 0)?,
             names,
             queues: Arc::new(queues),
+            subscriptions: Arc::new(subscriptions),
             id_cipher: new_id_cipher(secret),
             epoch: get(settings, 2)?,
             has_imported_ids: get(settings, 3)?,

@@ -297,6 +297,7 @@ impl<'a> Transaction<'a> {
         let lease_floor = LeaseVersion(epoch.0 + (self.connection.lease_floor << 32));
         let options = longshore_engine::EngineOptions { lease_floor, ..self.node.engine };
         let mut engine = Engine::partial(options, Arc::clone(&self.catalog.queues), self.first_seq.unwrap_or(0));
+        engine.set_subscriptions(Arc::clone(&self.catalog.subscriptions));
         let mut working_set = WorkingSet::new(read_set, &self.catalog, self.exclusive);
         working_set.decode_all(&self.catalog.names)?;
         let ticks = requests.iter().any(|request| matches!(request, TxRequest::Tick(..)));

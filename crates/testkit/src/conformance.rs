@@ -23,6 +23,8 @@ mod harness;
 mod idempotency;
 mod inspect;
 mod listing;
+mod outbox;
+mod outbox_recovery;
 mod parking;
 mod recovery;
 mod refusals;
@@ -304,6 +306,17 @@ macro_rules! with_conformance_cases {
                 totals_survive_reopen
                 directives_survive_reopen
                 system_records_survive_reopen
+            }
+            outbox {
+                callback_is_owed_at_the_end_of_a_job
+                every_way_to_end_owes_one_delivery
+                full_queue_owes_a_delivery
+                subscriptions_select_deliveries
+                each_end_of_a_requeued_job_is_owed
+                refused_command_owes_nothing
+            }
+            restarts outbox_recovery {
+                deliveries_survive_a_restart_and_the_job
             }
             restarts recovery {
                 queue_order_survives_reopen

@@ -267,6 +267,11 @@ impl JobRecords for MemoryRecords {
         Ok(())
     }
 
+    fn encode_snapshot(&self, job: &Job) -> Vec<u8> {
+        // Only a job whose policy contains a function has no encoding. No store holds such a job.
+        longshore_codec::snapshot::encode(job).unwrap_or_default()
+    }
+
     fn put_system(&mut self, kind: SystemKind, key: Vec<u8>, value: Vec<u8>) -> Result<(), Infallible> {
         self.system.insert((kind, key), (self.system_revision, value));
         Ok(())

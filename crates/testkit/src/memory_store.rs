@@ -22,7 +22,7 @@ use longshore_core::workflow::Workflow;
 use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{
     AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Command, Effect, Engine, EngineOptions, Heartbeat,
-    JobRecords, Queue, Response, Settlement, SubmitRequest, Submitted, SystemKind, Ticked,
+    JobRecords, Queue, Response, Settlement, SubmitRequest, Submitted, Subscriptions, SystemKind, Ticked,
 };
 use longshore_store::{
     ChangeFeed, ClaimedJob, Clock, Grant, JobQuery, JobRef, MemberQuery, Page, Park, ParkedClaims, QueuePosition,
@@ -219,6 +219,8 @@ impl Held {
                 None => self.records.delete_system(change.kind, &change.key),
             }
         }
+        let endpoints: Vec<_> = self.records.system(SystemKind::Webhook).map(|(key, _, value)| (key, value)).collect();
+        self.engine.set_subscriptions(Arc::new(Subscriptions::of_records(endpoints).unwrap_or_default()));
         Ok(SystemWritten { revision, submitted })
     }
 

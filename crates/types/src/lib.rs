@@ -9,6 +9,7 @@
 //! - [`profile`]: the six bundles of settings; [`priority`]: the five levels of urgency
 //! - [`schedule`]: the values of schedules
 //! - [`duration`]: lengths of time, with their parser and printer
+//! - [`webhook`]: events and states of deliveries
 //! - [`string_enum`](mod@string_enum): the macro that defines a closed set of strings
 //!
 //! ```
@@ -35,6 +36,7 @@ pub mod profile;
 pub mod schedule;
 pub mod settings;
 pub mod string_enum;
+pub mod webhook;
 
 pub use access::{AuditOutcome, TokenAction};
 pub use duration::{Duration, ParseError};
@@ -45,3 +47,4 @@ pub use profile::{Profile, View};
 pub use schedule::*;
 pub use settings::*;
 pub use string_enum::UnknownValue;
+pub use webhook::{DeliveryState, WebhookEvent};

@@ -139,6 +139,7 @@ fn hint_for(code: ErrorCode) -> Option<&'static str> {
         ErrorCode::WorkflowNotFound => {
             Some("`longshore workflows list` lists all workflows; a workflow is pruned with its last job")
         }
+        ErrorCode::WebhookNotFound => Some("`longshore webhooks list` lists the endpoints"),
         ErrorCode::WorkerNotFound => Some("`longshore workers list` lists the workers that were seen within 24 hours"),
         ErrorCode::TokenNotFound => Some("`longshore tokens list` lists all tokens"),
         ErrorCode::Unauthorized => {

@@ -206,6 +206,8 @@ fn method_name(method: &HttpMethod) -> String {
 /// Describes a parameter of a path: `{id}` below `/v1/jobs` is the id of a job.
 fn path_parameter(path: &str, name: &str) -> String {
     match name {
+        "id" if path.starts_with("/v1/deliveries") => "Id of the delivery.".to_owned(),
+        "name" => "Name of the endpoint.".to_owned(),
         "id" => format!("Id of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
         "name" => format!("Name of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
         name => format!("Name of the {name}."),

@@ -7,6 +7,7 @@ use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, Submit
 use longshore_api::queue::{PutQueue, Queue, Queues};
 use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedule, Schedules, Ticks};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
+use longshore_api::webhook::{PutWebhook, Webhook, WebhookDeliveries, WebhookDelivery, WebhookList};
 use longshore_api::work::{
     BatchHeartbeat, Children, ChildrenCreated, Claim, Claimed, Complete, Extended, Fail, Heartbeat, Heartbeats,
     JobState, Release, Results, Settlement, Settlements, Snooze,
@@ -28,6 +29,7 @@ pub(super) fn describe(spec: &mut SpecBuilder) {
     workflows(spec);
     access(spec);
     schedules(spec);
+    webhooks(spec);
     system(spec);
 }
 
@@ -242,6 +244,31 @@ fn schedules(spec: &mut SpecBuilder) {
     trigger.response::<Submitted>("201", "Stored durably").add();
     let ticks = spec.route(Get, "/v1/schedules/{name}/ticks", "The last 100 ticks of a schedule");
     ticks.response::<Ticks>("200", "Newest first, skipped ones included").add();
+}
+
+fn webhooks(spec: &mut SpecBuilder) {
+    use HttpMethod::{Delete, Get, Post, Put};
+    let list = spec.route(Get, "/v1/webhooks", "All endpoints of webhooks");
+    list.response::<WebhookList>("200", "By name, without `callbacks`").add();
+    let get = spec.route(Get, "/v1/webhooks/{name}", "One endpoint, without its secret");
+    get.response::<Webhook>("200", "The endpoint").add();
+    let put = spec.route(Put, "/v1/webhooks/{name}", "Creates or replaces an endpoint").request::<PutWebhook>();
+    put.response::<Webhook>("201", "Created, with its secret").response::<Webhook>("200", "Replaced").add();
+    spec.route(Delete, "/v1/webhooks/{name}", "Deletes an endpoint; its pending deliveries fail")
+        .response_with("204", "Deleted", Content::Empty)
+        .add();
+    let rotate = spec.route(Post, "/v1/webhooks/{name}/rotate", "New secret; the old one signs too for 24 hours");
+    rotate.response::<Webhook>("200", "The endpoint with its new secret").add();
+    let test = spec.route(Post, "/v1/webhooks/{name}/test", "Sends `webhook.test` to an endpoint, once");
+    test.response::<WebhookDelivery>("202", "The delivery").add();
+    spec.route(Get, "/v1/webhooks/{name}/deliveries", "Deliveries to an endpoint")
+        .query(&[("limit", "1-1000, default 100"), ("cursor", "`next` of the previous page")])
+        .response::<WebhookDeliveries>("200", "Newest first")
+        .add();
+    let of_job = spec.route(Get, "/v1/jobs/{id}/deliveries", "Deliveries about a job");
+    of_job.response::<WebhookDeliveries>("200", "Oldest first").add();
+    let redeliver = spec.route(Post, "/v1/deliveries/{id}/redeliver", "Attempts a delivery again, with a new plan");
+    redeliver.response::<WebhookDelivery>("202", "The delivery, due now").add();
 }
 
 fn system(spec: &mut SpecBuilder) {

@@ -134,6 +134,7 @@ pub(crate) async fn advance_clock(State(app): State<AppState>, _: NoQuery, body:
     let virtual_time = app.virtual_time.as_ref();
     let virtual_time = virtual_time.ok_or_else(|| ApiError::new(ErrorCode::NotFound, REAL_TIME))?;
     let now = app.report_error(virtual_time.advance(by).await)?;
+    app.webhooks.wake();
     ok(&Clock { now: time(now) })
 }
 

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use longshore_api::ErrorCode;
 use longshore_core::id::{JobId, QueueName, ScheduleName, WorkerName, WorkflowId};
 use longshore_core::refusal::Refusal;
+use longshore_engine::DeliveryKey;
 
 use super::problem::ApiError;
 
@@ -47,6 +48,31 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         param(parts, state, "id").await.map(Self)
+    }
+}
+
+/// `{name}` of a webhook endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookPath(pub String);
+
+/// `{id}` of a delivery; a malformed id is `not_found`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeliveryPath(pub DeliveryKey);
+
+impl<S: Send + Sync> FromRequestParts<S> for WebhookPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        param(parts, state, "name").await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for DeliveryPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = param(parts, state, "id").await?;
+        id.parse().map(Self).map_err(|_| ApiError::new(ErrorCode::NotFound, "there is no such delivery"))
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
+    pub(crate) webhook_allow: Vec<longshore_webhooks::network::Cidr>,
 }
 
 /// Whether this test binary runs on PostgreSQL, by its name.
@@ -49,6 +50,7 @@ impl Setup {
             limits: Limits::default(),
             default_profile: Profile::Standard,
             auto_queues: true,
+            webhook_allow: Vec::new(),
         }
     }
 
@@ -105,6 +107,7 @@ impl Setup {
         options.default_profile = self.default_profile;
         options.auto_queues = self.auto_queues;
         options.limits = self.limits;
+        options.webhook_allow = self.webhook_allow;
         // Every second connection is served by another thread.
         options.io_threads = 2;
         let server = Server::bind(options).await.unwrap();

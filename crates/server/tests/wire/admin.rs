@@ -9,13 +9,16 @@ use crate::common::client::lease;
 async fn patch_changes_fields_of_a_job() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
-    let id = c.submit("q", r#"{"type":"t","tags":{"a":"1"},"correlation_id":"c","callback_url":"u"}"#).await;
+    let id = c.submit("q", r#"{"type":"t","tags":{"a":"1"},"correlation_id":"c","callback_url":"http://u"}"#).await;
     let path = format!("/v1/jobs/{id}");
     let job = c
         .patch(&path, r#"{"priority":"critical","type":"u","tags":["x"],"correlation_id":null,"retry":{"limit":5}}"#)
         .await
         .ok(200);
-    assert_eq!((&job["priority"], &job["type"], &job["tags"]), (&"critical".into(), &"u".into(), &json!({"x": null})));
+    assert_eq!(
+        (&job["priority"], &job["type"], &job["tags"]),
+        (&"critical".into(), &"http://u".into(), &json!({"x": null}))
+    );
     assert_eq!((&job["correlation_id"], &job["callback_url"]), (&Value::Null, &"u".into()));
     assert_eq!(job["policy"]["retry"]["limit"], 5);
     assert_eq!(c.patch(&path, "{}").await.ok(200), job);

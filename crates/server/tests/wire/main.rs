@@ -30,5 +30,6 @@ mod restart;
 mod settle_in_claim;
 mod submit;
 mod system;
+mod webhooks;
 mod workers;
 mod workflows;

@@ -13,6 +13,8 @@ pub(crate) enum RecordsError {
     CorruptJob(Seq),
     CorruptWorkflow(Seq),
     CorruptPayload(JobId),
+    /// The record of a webhook endpoint.
+    CorruptEndpoint,
     /// A policy with a custom backoff function has no stored form.
     NotStorable,
 }
@@ -24,6 +26,7 @@ impl std::fmt::Display for RecordsError {
             Self::CorruptJob(seq) => write!(f, "corrupt record of job {seq}"),
             Self::CorruptWorkflow(number) => write!(f, "corrupt record of workflow {number}"),
             Self::CorruptPayload(id) => write!(f, "corrupt payload of job {id}"),
+            Self::CorruptEndpoint => f.write_str("corrupt record of a webhook endpoint"),
             Self::NotStorable => f.write_str("a custom backoff cannot be stored"),
         }
     }
@@ -35,6 +38,7 @@ impl From<RecordsError> for StoreError {
     fn from(error: RecordsError) -> Self {
         match error {
             RecordsError::Sql(error) => sql(error),
+            RecordsError::CorruptEndpoint => Self::corrupt("the record of a webhook endpoint"),
             RecordsError::CorruptJob(seq) => Self::corrupt(format!("the record of job {seq}")),
             RecordsError::CorruptWorkflow(number) => Self::corrupt(format!("the record of workflow {number}")),
             RecordsError::CorruptPayload(id) => {

@@ -376,7 +376,10 @@ impl Draw<'_> {
             11 => drop(job.tags.insert("no name".to_owned(), None)),
             12 => drop(job.tags.insert("long".to_owned(), Some("v".repeat(256 + self.below(2))))),
             13 => job.correlation_id = Some("c".repeat(256 + self.below(2))),
-            14 => job.callback_url = Some("u".repeat(2_048 + self.below(2))),
+            14 => {
+                let form = self.one_of(&["http://", "https://h/", "http://u@", "https://h#"]);
+                job.callback_url = Some(format!("{form}{}", "u".repeat(2_048 - form.len() + self.below(2))));
+            }
             _ => {
                 let (path, value) = self.one_of(&WRONG_SETTINGS);
                 job.settings.insert(path.to_owned(), value.to_owned());

@@ -31,13 +31,27 @@ pub(super) fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
         && at_most(&member.external_id, 256)
         && are_tags(&member.tags)
         && at_most(&member.correlation_id, 256)
-        && at_most(&member.callback_url, 2_048)
+        && member.callback_url.as_deref().is_none_or(is_callback_url)
         && !repeated_reference;
     if !valid {
         return Err(VALIDATION);
     }
     job_rules(rules, batch.profile, &member.settings)?;
     if member.payload_bytes > rules.payload_max { Err("payload_too_large") } else { Ok(()) }
+}
+
+/// A URL of http or https with a host, at most 2,048 characters, without user info and fragment.
+pub(crate) fn is_callback_url(url: &str) -> bool {
+    let lower = url.to_ascii_lowercase();
+    let Some(rest) = ["http://", "https://"].into_iter().find_map(|scheme| lower.strip_prefix(scheme)) else {
+        return false;
+    };
+    let host: String = rest.chars().take_while(|c| !"/?".contains(*c)).collect();
+    url.chars().count() <= 2_048
+        && !host.is_empty()
+        && !host.starts_with(':')
+        && !host.contains('@')
+        && !url.contains(['#', '\\', ' '])
 }
 
 pub(crate) fn is_priority(level: i64) -> bool {

@@ -1,6 +1,6 @@
 //! Queues, and the commands of operators.
 
-use super::fields::{are_tags, is_name, is_priority, is_type, priority_or_normal};
+use super::fields::{are_tags, is_callback_url, is_name, is_priority, is_type, priority_or_normal};
 use super::job::{Counters, Error, ModelJob, State};
 use super::rules::{Counts, Profile, Refusal, VALIDATION, check_limit, limit_is_locked, queue_rules};
 use super::submit::blank_job;
@@ -341,6 +341,6 @@ fn check_edit(edit: &Edit) -> Result<(), Refusal> {
         && edit.job_type.as_ref().is_none_or(|job_type| is_type(job_type))
         && edit.tags.as_ref().is_none_or(are_tags)
         && at_most(&edit.correlation_id, 256)
-        && at_most(&edit.callback_url, 2_048);
+        && edit.callback_url.as_deref().is_none_or(is_callback_url);
     if valid { Ok(()) } else { Err(VALIDATION) }
 }

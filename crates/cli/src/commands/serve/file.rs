@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use longshore_api::queue::PutQueue;
+use longshore_api::webhook::PutWebhook;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -11,31 +12,47 @@ use super::options::Layer;
 use crate::commands::parse;
 use crate::terminal::error::CliError;
 
-pub(super) fn read(path: &Path) -> Result<(Layer, BTreeMap<String, PutQueue>), CliError> {
+/// The contents of a configuration file.
+#[derive(Debug, Default)]
+pub(super) struct ConfigFile {
+    pub(super) layer: Layer,
+    pub(super) queues: BTreeMap<String, PutQueue>,
+    pub(super) webhooks: BTreeMap<String, PutWebhook>,
+}
+
+pub(super) fn read(path: &Path) -> Result<ConfigFile, CliError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
     parse_file(&text).map_err(|failure| failure.context(shown))
 }
 
-fn parse_file(text: &str) -> Result<(Layer, BTreeMap<String, PutQueue>), CliError> {
+fn parse_file(text: &str) -> Result<ConfigFile, CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         CliError::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
     })?;
     // Queues have the form of the API, whose types are read from JSON.
     let value = serde_json::to_value(table).map_err(|error| CliError::refused(error.to_string()))?;
     let Value::Object(mut options) = value else { return Err(CliError::refused("expected a table")) };
-    let queues = match options.remove("queues") {
+    let queues = take_tables(&mut options, "queues")?;
+    let webhooks = take_tables(&mut options, "webhooks")?;
+    Ok(ConfigFile { layer: deserialize_at("", Value::Object(options))?, queues, webhooks })
+}
+
+/// Takes the tables below a key, which have the form of the API.
+fn take_tables<T: DeserializeOwned>(
+    options: &mut Map<String, Value>,
+    key: &str,
+) -> Result<BTreeMap<String, T>, CliError> {
+    let tables = match options.remove(key) {
         None => Map::new(),
-        Some(Value::Object(queues)) => queues,
-        Some(_) => return Err(CliError::refused("queues: expected a table").hint("write [queues.NAME]")),
+        Some(Value::Object(tables)) => tables,
+        Some(_) => {
+            return Err(CliError::refused(format!("{key}: expected a table")).hint(format!("write [{key}.NAME]")));
+        }
     };
-    let layer = deserialize_at("", Value::Object(options))?;
-    let queues = queues.into_iter().map(|(name, queue)| {
-        let queue = deserialize_at(&format!("queues.{name}"), queue)?;
-        Ok((name, queue))
-    });
-    Ok((layer, queues.collect::<Result<_, CliError>>()?))
+    let read = |(name, value): (String, Value)| Ok((name.clone(), deserialize_at(&format!("{key}.{name}"), value)?));
+    tables.into_iter().map(read).collect()
 }
 
 /// Deserializes the value below `key`. Errors have the path of the wrong value.
@@ -47,16 +64,18 @@ fn deserialize_at<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, Cli
         let path = if path == "." { String::new() } else { path };
         let colon = if key.is_empty() && path.is_empty() { "" } else { ": " };
         let failure = CliError::refused(format!("{key}{dot}{path}{colon}{message}"));
-        // serde does not know the key `queues`, which was removed before.
-        let is_queues = || {
+        // serde does not know the tables, which were removed before.
+        let table = || {
             let (_, rest) = message.split_once("unknown field `")?;
             let (field, _) = rest.split_once('`')?;
-            parse::nearest(field, ["queues"].into_iter())
+            parse::nearest(field, ["queues", "webhooks"].into_iter())
         };
         match parse::suggest(&message) {
             Some(suggestion) => failure.hint(suggestion),
-            None if key.is_empty() && is_queues().is_some() => failure.hint("did you mean \"queues\"?"),
-            None => failure,
+            None => match table().filter(|_| key.is_empty()) {
+                Some(table) => failure.hint(format!("did you mean \"{table}\"?")),
+                None => failure,
+            },
         }
     })
 }
@@ -73,8 +92,12 @@ mod tests {
             profile = "gopherqueue"
             settings = { lease = 60, retry = { limit = 5, backoff = { base = "10s", multiplier = 1.5 } } }
             [queues."a.b:c"]
+            [webhooks.billing]
+            url = "https://example.com/hooks"
+            events = ["job.failed"]
         "#;
-        let (_, queues) = parse_file(text).unwrap();
+        let ConfigFile { queues, webhooks, .. } = parse_file(text).unwrap();
+        assert_eq!(webhooks["billing"].url, "https://example.com/hooks");
         let reports = serde_json::to_string(&queues["reports"]).unwrap();
         assert_eq!(
             reports,

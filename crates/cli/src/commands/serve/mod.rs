@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_core::rng::Rng;
-use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare};
+use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_webhook};
 use longshore_store::{Clock, FormatError, OsRng, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
 
@@ -84,12 +84,18 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     for (name, queue) in &config.queues {
         declare_queue(store.as_ref(), name, queue).await?;
     }
+    for (name, webhook) in &config.webhooks {
+        let declared = declare_webhook(store.as_ref(), name, webhook.clone()).await;
+        let declared = declared.map_err(|error| CliError::failed(error.to_string()))?;
+        declared.map_err(|refused| CliError::refused(format!("webhooks.{name}: {}", refused.problem().detail)))?;
+    }
     let watched = Arc::downgrade(&store);
     let mut options = ServerOptions::new(config.listen, store, about.clone());
     options.time = time;
     options.default_profile = config.default_profile;
     options.auto_queues = config.auto_queues;
     options.limits.drain_timeout = config.drain_timeout.as_std();
+    options.webhook_allow.clone_from(&config.webhook_allow);
     options.io_threads = io_threads();
     options.metrics_listen = config.metrics_listen;
     options.allowed_hosts = config.allowed_hosts.clone();

@@ -10,11 +10,13 @@ use std::path::PathBuf;
 use clap::Args;
 use longshore_api::Duration;
 use longshore_api::queue::PutQueue;
+use longshore_api::webhook::PutWebhook;
 use longshore_core::profile::Profile;
 use longshore_store_embedded::DEFAULT_CACHE_BYTES;
+use longshore_webhooks::network::Cidr;
 use serde::Deserialize;
 
-use super::file;
+use super::file::{self, ConfigFile};
 use super::logging::LogFormat;
 use crate::arguments::DEFAULT_ADDRESS;
 use crate::commands::parse;
@@ -92,6 +94,10 @@ pub(super) struct Layer {
     /// [env: LONGSHORE_LOG_FORMAT] [default: auto]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
+    /// Network that webhooks may reach although it is private, such as 10.0.0.0/8; repeatable
+    /// [env: LONGSHORE_WEBHOOK_ALLOW, separated by commas]
+    #[arg(long, value_name = "CIDR")]
+    webhook_allow: Option<Vec<String>>,
 }
 
 /// Location of the store.
@@ -143,6 +149,9 @@ pub(super) struct ServeConfig {
     pub(super) log_format: LogFormat,
     /// Queues that are declared at the start, by name.
     pub(super) queues: BTreeMap<String, PutQueue>,
+    pub(super) webhooks: BTreeMap<String, PutWebhook>,
+    /// Networks that webhooks may reach although they are not globally routable.
+    pub(super) webhook_allow: Vec<Cidr>,
 }
 
 /// A layer, and the function that names its options in messages.
@@ -155,9 +164,9 @@ impl ServeConfig {
     /// Merges the layers. Messages name the flag, variable or key of a wrong value.
     pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, CliError> {
         let config = flags.config.or_else(|| non_empty(&environment, "config").map(PathBuf::from));
-        let (file, queues) = match &config {
+        let ConfigFile { layer: file, queues, webhooks } = match &config {
             Some(path) => file::read(path)?,
-            None => (Layer::default(), BTreeMap::new()),
+            None => ConfigFile::default(),
         };
         let shown = config.map(|path| path.display().to_string()).unwrap_or_default();
         let layers = [
@@ -204,6 +213,8 @@ impl ServeConfig {
             log: layers.iter().find_map(|named| named.layer.log.clone()).unwrap_or_else(|| "info".to_owned()),
             log_format,
             queues,
+            webhooks,
+            webhook_allow: parse_networks(&layers)?,
         })
     }
 }
@@ -219,6 +230,14 @@ impl Layer {
     fn auto_queues(&self) -> Option<bool> {
         self.no_auto_queues.map(|no| !no).or(self.auto_queues)
     }
+}
+
+/// Returns the networks of the first source that names any.
+fn parse_networks(layers: &[NamedLayer<'_>]) -> Result<Vec<Cidr>, CliError> {
+    let named = |named: &NamedLayer<'_>| Some((named.layer.webhook_allow.clone()?, (named.name)("webhook_allow")));
+    let Some((networks, name)) = layers.iter().find_map(named) else { return Ok(Vec::new()) };
+    let parse = |text: &String| text.parse::<Cidr>().map_err(|error| CliError::refused(format!("{name}: {error}")));
+    networks.iter().map(parse).collect()
 }
 
 fn variable(option: &str) -> String {
@@ -262,6 +281,7 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         allow_host: text("allow_host"),
         log: text("log"),
         log_format: text("log_format"),
+        webhook_allow: text("webhook_allow").map(|list| list.split(',').map(|one| one.trim().to_owned()).collect()),
     })
 }
 

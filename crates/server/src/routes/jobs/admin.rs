@@ -75,6 +75,9 @@ pub(crate) async fn run_now(State(app): State<AppState>, JobPath(id): JobPath, _
 /// `PATCH /v1/jobs/{id}`
 pub(crate) async fn patch(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, body: JsonBody) -> ApiResult {
     let edit = parse_patch(body.object()?)?;
+    if edit.callback_url.is_some() {
+        app.webhooks.expect_callbacks();
+    }
     app.admin(AdminCommand::Edit { id, edit }).await?;
     ok(&record_of(&app, find(&app, id).await?).await?)
 }

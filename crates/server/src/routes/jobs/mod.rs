@@ -4,7 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod bulk;
 pub(crate) mod get;
 pub(crate) mod list;
-mod record;
+pub(crate) mod record;
 pub(crate) mod submit;
 pub(crate) mod wait;
 pub(crate) mod why;

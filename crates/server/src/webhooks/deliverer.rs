@@ -1,0 +1,220 @@
+//! The task that finds due deliveries and attempts them, in parallel and within bounds.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_core::target_url::host_of;
+use longshore_engine::{DeliveryKey, Subscriptions};
+use longshore_store::StoreError;
+use longshore_webhooks::target::{Target, TargetHost};
+use tokio::time::sleep;
+
+use super::attempt;
+use super::deliveries::{self, DueEntry};
+use super::endpoint::{self, Endpoint};
+use crate::state::AppState;
+
+/// Longest time between two looks: the store may have deliveries of other servers.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause before the next part of a long list of due deliveries.
+const NEXT_PART_PAUSE: Duration = Duration::from_millis(50);
+/// Delay of a requested look, so that many commits share one.
+const DEBOUNCE: Duration = Duration::from_millis(2);
+/// Due entries that one look reads.
+const PAGE: usize = 500;
+/// Attempts in flight at this server.
+const IN_FLIGHT_MAX: usize = 64;
+/// Attempts in flight to one host.
+const HOST_IN_FLIGHT_MAX: usize = 4;
+
+/// Deliveries that this server attempts now.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    deliveries: HashSet<DeliveryKey>,
+    hosts: HashMap<String, usize>,
+    /// Whether a due delivery was left because a bound was reached.
+    has_waiting: bool,
+}
+
+impl InFlight {
+    /// Reserves a place. Returns `false` if a bound is reached or the delivery is in flight.
+    fn reserve(&mut self, delivery: DeliveryKey, host: Option<&str>) -> bool {
+        if self.deliveries.contains(&delivery) {
+            return false;
+        }
+        let of_host = host.and_then(|host| self.hosts.get(host)).copied().unwrap_or(0);
+        if self.deliveries.len() >= IN_FLIGHT_MAX || of_host >= HOST_IN_FLIGHT_MAX {
+            self.has_waiting = true;
+            return false;
+        }
+        self.deliveries.insert(delivery);
+        if let Some(host) = host {
+            *self.hosts.entry(host.to_owned()).or_default() += 1;
+        }
+        true
+    }
+
+    /// Gives a place up. Returns whether a delivery waits for one.
+    fn release(&mut self, delivery: DeliveryKey, host: Option<&str>) -> bool {
+        self.deliveries.remove(&delivery);
+        if let Some(host) = host
+            && let Some(count) = self.hosts.get_mut(host)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(host);
+            }
+        }
+        std::mem::take(&mut self.has_waiting)
+    }
+}
+
+/// Delivers until the server has drained.
+pub(crate) async fn run(app: AppState) {
+    let mut looks = Looks::default();
+    if app.about.kind != "postgres" || app.virtual_time.is_some() {
+        // No other server uses this store: what was in flight at a kill is attempted again at once.
+        if let Err(error) = deliveries::release_held(&*app.store).await {
+            tracing::warn!(%error, "deliveries of the last run are attempted again later");
+        }
+    }
+    loop {
+        let pause = match looks.look(&app).await {
+            Ok(true) => NEXT_PART_PAUSE,
+            Ok(false) => POLL_INTERVAL,
+            Err(error) => {
+                tracing::debug!(%error, "due deliveries cannot be read; trying again");
+                POLL_INTERVAL
+            }
+        };
+        tokio::select! {
+            () = app.drained.cancelled() => return,
+            () = app.webhooks.wake.notified() => sleep(DEBOUNCE).await,
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// What the deliverer remembers between two looks.
+#[derive(Default)]
+struct Looks {
+    /// Where the next look begins. A long list is read in parts, so that a slow receiver at its
+    /// beginning does not hide the others.
+    start: Vec<u8>,
+    /// Version of the endpoints below.
+    version: Option<u64>,
+    /// Hosts of the endpoints by name.
+    hosts: HashMap<String, String>,
+}
+
+impl Looks {
+    /// Attempts due deliveries. Returns whether the list may go on.
+    async fn look(&mut self, app: &AppState) -> Result<bool, StoreError> {
+        self.load_endpoints(app).await?;
+        let (due, next) = deliveries::due(&*app.store, std::mem::take(&mut self.start), PAGE).await?;
+        for entry in due {
+            let host = self.host_of_lane(&entry.lane);
+            if app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref()) {
+                app.background_tasks.spawn(deliver(app.clone(), entry, host));
+            }
+        }
+        let has_more = next.is_some();
+        self.start = next.unwrap_or_default();
+        Ok(has_more)
+    }
+
+    /// Loads the endpoints again if one of them has changed.
+    async fn load_endpoints(&mut self, app: &AppState) -> Result<(), StoreError> {
+        let version = app.store.system_version(longshore_engine::SystemKind::Webhook).await?;
+        if self.version == Some(version) {
+            return Ok(());
+        }
+        let records = endpoint::read_all(&*app.store).await?;
+        let pairs = records.iter().map(|record| (&*record.key, &*record.value));
+        *app.webhooks.subscriptions.lock() = Arc::new(Subscriptions::of_records(pairs).unwrap_or_default());
+        let endpoints = records.iter().filter_map(Endpoint::of_record);
+        self.hosts =
+            endpoints.map(|endpoint| (endpoint.name.to_string(), normalized(&host_of(&endpoint.url)))).collect();
+        self.version = Some(version);
+        Ok(())
+    }
+
+    /// Returns the host that a delivery goes to. `None` for one that has ended.
+    fn host_of_lane(&self, lane: &str) -> Option<String> {
+        match lane.strip_prefix('/') {
+            Some(host) => Some(normalized(host)),
+            None => self.hosts.get(lane).cloned(),
+        }
+    }
+}
+
+/// Returns one text for all spellings of an address.
+fn normalized(host: &str) -> String {
+    let is_v6 = host.contains(':');
+    let url = if is_v6 { format!("http://[{host}]/") } else { format!("http://{host}/") };
+    match Target::parse(&url).map(|target| target.host) {
+        Some(TargetHost::Address(address)) => address.to_string(),
+        Some(TargetHost::Name(name)) => name,
+        None => host.to_owned(),
+    }
+}
+
+/// Attempts one delivery. A server that stops gives it up; its lease ends by itself.
+async fn deliver(app: AppState, entry: DueEntry, host: Option<String>) {
+    let delivery = entry.delivery;
+    let result = tokio::select! {
+        () = app.drained.cancelled() => return,
+        result = take_and_attempt(&app, entry) => result,
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, %delivery, "delivery not finished; it is attempted again");
+    }
+    if app.webhooks.in_flight.lock().release(delivery, host.as_deref()) {
+        app.webhooks.wake();
+    }
+}
+
+async fn take_and_attempt(app: &AppState, entry: DueEntry) -> Result<(), StoreError> {
+    let Some(mut held) = deliveries::take(&*app.store, entry).await? else { return Ok(()) };
+    attempt::run(app, &mut held).await?;
+    let attempt = held.delivery.attempts.last();
+    let (id, state) = (held.key, held.delivery.state);
+    tracing::debug!(%id, %state, status = attempt.and_then(|attempt| attempt.status), "delivery attempted");
+    if !deliveries::finish(&*app.store, held).await? {
+        tracing::debug!(%id, "another server has taken the delivery over");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longshore_core::Timestamp;
+
+    fn key(number: u64) -> DeliveryKey {
+        DeliveryKey::of_test(Timestamp::from_millis(0), number)
+    }
+
+    #[test]
+    fn bounds_per_host_and_in_total() {
+        let mut flight = InFlight::default();
+        assert!((0..4).all(|number| flight.reserve(key(number), Some("a"))));
+        assert!(!flight.reserve(key(9), Some("a")), "four for each host");
+        assert!(flight.reserve(key(9), Some("b")) && !flight.reserve(key(9), Some("b")), "once each");
+        assert!(flight.release(key(0), Some("a")), "one waits");
+        assert!(!flight.release(key(1), Some("a")));
+        assert!(flight.reserve(key(20), Some("a")));
+        assert!((100..161).all(|number| flight.reserve(key(number), Some(&number.to_string()))));
+        assert!(!flight.reserve(key(200), Some("c")), "64 in total");
+    }
+
+    #[test]
+    fn spellings_of_a_host_share_a_bound() {
+        for host in ["127.0.0.1", "0x7f.1", "2130706433"] {
+            assert_eq!(normalized(host), "127.0.0.1");
+        }
+        assert_eq!(normalized("::1"), "::1");
+        assert_eq!(normalized("a.b"), "a.b");
+    }
+}

@@ -1,0 +1,91 @@
+//! Webhooks: endpoints, their deliveries, and the task that sends them.
+//!
+//! - [`endpoint`]: endpoints in the store, with their secrets
+//! - [`deliveries`]: deliveries in the store: take, finish, list, redeliver, prune
+//! - [`attempt`]: one attempt: message, signature, result
+//! - [`deliverer`]: the task that finds due deliveries and attempts them
+
+mod attempt;
+pub(crate) mod deliverer;
+pub(crate) mod deliveries;
+pub(crate) mod endpoint;
+
+use longshore_core::Timestamp;
+use longshore_core::rng::Rng;
+use longshore_engine::{Effect, Subscriptions};
+use longshore_store::{Clock, OsRng, SystemClock};
+use longshore_webhooks::client::{SystemDialer, WebhookClient};
+use longshore_webhooks::guard::AddressGuard;
+use longshore_webhooks::network::Cidr;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
+
+use deliverer::InFlight;
+
+/// The state that routes and the deliverer share.
+#[derive(Debug)]
+pub(crate) struct Webhooks {
+    /// `None` if TLS cannot be set up: then every attempt fails.
+    client: Option<WebhookClient<SystemDialer>>,
+    /// Requests a look at the due deliveries.
+    wake: Notify,
+    in_flight: Mutex<InFlight>,
+    /// Subscriptions as of the last look: which transitions are worth a wake-up.
+    subscriptions: Mutex<Arc<Subscriptions>>,
+    /// Whether this server has seen a job with a callback URL.
+    has_callbacks: AtomicBool,
+    rng: Mutex<OsRng>,
+    /// `webhook-timestamp` is the real time, in virtual time too.
+    real_clock: SystemClock,
+}
+
+impl Webhooks {
+    pub(crate) fn new(allowed: Vec<Cidr>) -> Self {
+        let client = WebhookClient::new(SystemDialer, AddressGuard::new(allowed));
+        if let Err(error) = &client {
+            tracing::error!(%error, "TLS cannot be set up: webhooks will fail");
+        }
+        Self {
+            client: client.ok(),
+            wake: Notify::new(),
+            in_flight: Mutex::default(),
+            subscriptions: Mutex::default(),
+            has_callbacks: AtomicBool::new(false),
+            rng: Mutex::default(),
+            real_clock: SystemClock::new(),
+        }
+    }
+
+    /// Requests a look at the due deliveries.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Remembers that jobs with callback URLs exist, so that their ends wake the deliverer.
+    pub(crate) fn expect_callbacks(&self) {
+        self.has_callbacks.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the deliverer if one of these changes may owe a delivery. A lost wake-up costs at most
+    /// a second, because the deliverer polls.
+    pub(crate) fn on_effects(&self, effects: &[Effect]) {
+        let has_callbacks = self.has_callbacks.load(Ordering::Relaxed);
+        if !has_callbacks && self.subscriptions.lock().is_empty() {
+            return;
+        }
+        let ends_job = |effect: &Effect| effect.transition().is_some_and(|(_, step)| step.to.terminal());
+        if effects.iter().any(ends_job) {
+            self.wake();
+        }
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.rng.lock().next_u64()
+    }
+
+    fn real_now(&self) -> Timestamp {
+        self.real_clock.now()
+    }
+}
