@@ -31,7 +31,7 @@ const STALLED: Duration = Duration::from_secs(1);
 
 /// Where a listener begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start {
+pub(crate) enum StreamStart {
     /// With the next event.
     Now,
     /// After the event of this cursor; with a gap if the log does not have the events since.

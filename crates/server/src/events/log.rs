@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::batch::EventBatch;
 use super::cursor::Cursor;
 use super::filter::EventFilter;
-use super::listener::{Listener, Start};
+use super::listener::{Listener, StreamStart};
 use super::topic::{TopicKey, Topics};
 
 /// Events that a client can resume from.
@@ -189,7 +189,7 @@ impl EventLog {
     }
 
     /// Registers a listener.
-    pub(crate) fn listen(self: &Arc<Self>, filter: EventFilter, start: Start) -> Listener {
+    pub(crate) fn listen(self: &Arc<Self>, filter: EventFilter, start: StreamStart) -> Listener {
         let key = TopicKey::of(&filter);
         let mut state = self.state();
         let last = state.next - 1;
@@ -198,9 +198,9 @@ impl EventLog {
             cursor.epoch == self.epoch && cursor.number <= last && cursor.number >= state.floor && is_kept
         };
         let (position, has_gap) = match start {
-            Start::Now => (last, false),
-            Start::After(cursor) if is_known(&cursor) => (cursor.number, false),
-            Start::After(_) => (last, true),
+            StreamStart::Now => (last, false),
+            StreamStart::After(cursor) if is_known(&cursor) => (cursor.number, false),
+            StreamStart::After(_) => (last, true),
         };
         let LogState { batches, topics, .. } = &mut *state;
         let events = batches.iter().flat_map(|batch| {
