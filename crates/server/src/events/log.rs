@@ -9,14 +9,14 @@ use longshore_core::rng::Rng;
 use longshore_engine::Effect;
 use longshore_store::OsRng;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::batch::EventBatch;
 use super::cursor::Cursor;
 use super::filter::EventFilter;
 use super::listener::{Listener, StreamStart};
-use super::topic::{TopicKey, Topics};
+use super::topic::{ListenerWaiter, TopicKey, Topics};
 
 /// Events that a client can resume from.
 pub(super) const KEPT_EVENTS: u64 = 10_000;
@@ -213,14 +213,14 @@ impl EventLog {
         Listener::new(Arc::clone(self), key, filter, position, has_gap)
     }
 
-    pub(super) fn remove(&self, key: &TopicKey) {
-        self.state().topics.remove_listener(key);
+    pub(super) fn remove(&self, key: &TopicKey, waiter: &Arc<ListenerWaiter>) {
+        self.state().topics.remove_listener(key, waiter);
         self.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns at most `limit` events of a topic after a position. If there is none, `waiter` is
     /// notified of the next one.
-    pub(super) fn read(&self, key: &TopicKey, position: u64, limit: usize, waiter: &Arc<Notify>) -> Found {
+    pub(super) fn read(&self, key: &TopicKey, position: u64, limit: usize, waiter: &Arc<ListenerWaiter>) -> Found {
         let mut state = self.state();
         let (oldest, last) = (state.oldest(), state.next - 1);
         if *key == TopicKey::All {
