@@ -6,8 +6,8 @@
 //!   connections
 //! - `longshore-bench-http idle ADDRESS CLAIMS PID`: cost of parked claims to the server process
 //!   PID, and the latency of one of them
-//! - `longshore-bench-http events ADDRESS LISTENERS SILENT QUERY ROUNDS PID`: throughput of jobs with
-//!   and without event listeners, of which some never read
+//! - `longshore-bench-http events ADDRESS LISTENERS SILENT QUERY ROUNDS PID`: throughput of jobs
+//!   with and without event listeners, of which some never read
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -61,7 +61,7 @@ pub struct ClosedEvent {
 
 /// One event of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ServerEvent {
     Job(JobEvent),
     Queue(QueueEvent),
     Schedule(ScheduleEvent),
@@ -70,7 +70,7 @@ pub enum Event {
     Closed(ClosedEvent),
 }
 
-impl Event {
+impl ServerEvent {
     /// Parses the name and the data of an event. `None`: an event of a newer server.
     pub fn parse(name: &str, data: &str) -> Result<Option<Self>, serde_json::Error> {
         Ok(Some(match name {
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn events_of_newer_servers_are_skipped() {
-        assert_eq!(Event::parse("gap", "{}").unwrap(), Some(Event::Gap));
-        assert_eq!(Event::parse("weather", "?").unwrap(), None);
-        assert!(Event::parse("job", "{}").is_err());
+        assert_eq!(ServerEvent::parse("gap", "{}").unwrap(), Some(ServerEvent::Gap));
+        assert_eq!(ServerEvent::parse("weather", "?").unwrap(), None);
+        assert!(ServerEvent::parse("job", "{}").is_err());
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::Problem;
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Jobs, NewJob, SubmittedBatch};
 use longshore_api::queue::{PutQueue, Queues};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Workers};
@@ -36,6 +37,9 @@ macro_rules! schemas {
 fn schemas() -> Schemas {
     schemas!(
         Problem,
+        JobEvent,
+        QueueEvent,
+        ScheduleEvent,
         Bulk,
         BulkResult,
         Cancel,

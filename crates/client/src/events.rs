@@ -10,10 +10,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use longshore_api::RetryAdvice;
 use longshore_api::enums::State;
-use longshore_api::events::Event;
+use longshore_api::events::ServerEvent;
 use longshore_api::states::States;
 
-use self::parser::{Block, EventParser};
+use self::parser::{EventBlock, EventParser};
 use crate::client::Client;
 use crate::clock::monotonic;
 use crate::error::{Error, TimeoutError};
@@ -66,7 +66,7 @@ impl EventQuery {
 pub struct ReceivedEvent {
     /// For [`EventQuery::after`], also of a later process.
     pub cursor: Option<String>,
-    pub event: Event,
+    pub event: ServerEvent,
 }
 
 /// An open event stream. After a lost connection it resumes where it was.
@@ -85,7 +85,7 @@ impl Client {
     /// Opens the event stream. Once it is open, it has every later change.
     ///
     /// ```no_run
-    /// use longshore::api::events::Event;
+    /// use longshore::api::events::ServerEvent;
     /// use longshore::{Client, EventQuery};
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -94,9 +94,9 @@ impl Client {
     /// let mut events = client.events(&query).await?;
     /// loop {
     ///     match events.next().await?.event {
-    ///         Event::Job(job) => println!("{} is {}", job.id, job.to),
-    ///         Event::Gap => println!("events are missing: list the jobs again"),
-    ///         Event::Queue(_) | Event::Schedule(_) | Event::Closed(_) => {}
+    ///         ServerEvent::Job(job) => println!("{} is {}", job.id, job.to),
+    ///         ServerEvent::Gap => println!("events are missing: list the jobs again"),
+    ///         ServerEvent::Queue(_) | ServerEvent::Schedule(_) | ServerEvent::Closed(_) => {}
     ///     }
     /// }
     /// # }
@@ -184,16 +184,16 @@ impl EventStream {
         Ok(frame.into_data().unwrap_or_default())
     }
 
-    fn read_block(&mut self, block: Block) -> Result<Option<ReceivedEvent>, Error> {
+    fn read_block(&mut self, block: EventBlock) -> Result<Option<ReceivedEvent>, Error> {
         if block.cursor.is_some() {
             self.cursor.clone_from(&block.cursor);
         }
         let Some((name, data)) = block.event else { return Ok(None) };
-        let event = Event::parse(&name, &data).map_err(|error| Error::UnexpectedResponse {
+        let event = ServerEvent::parse(&name, &data).map_err(|error| Error::UnexpectedResponse {
             status: 200,
             detail: format!("the event has another form (column {})", error.column()),
         })?;
-        if matches!(event, Some(Event::Closed(_))) {
+        if matches!(event, Some(ServerEvent::Closed(_))) {
             self.body = None;
         }
         Ok(event.map(|event| ReceivedEvent { cursor: block.cursor, event }))

@@ -1,7 +1,7 @@
 -- Events for the listeners of all nodes. Commits append to the table while "watched" is true. A
--- node that sets it holds the exclusive lock, and every change of it increments the catalog version:
--- later transactions of all nodes know. Nodes with listeners renew "watched_until" (milliseconds
--- since 1970); any node resets "watched" after that time.
+-- node that sets it holds the exclusive lock, and every change of it increments the catalog
+-- version: later transactions of all nodes know. Nodes with listeners renew "watched_until"
+-- (milliseconds since 1970); any node resets "watched" after that time.
 ALTER TABLE @.settings ADD COLUMN watched boolean NOT NULL DEFAULT false, ADD COLUMN watched_until bigint NOT NULL DEFAULT 0;
 
 -- The events of one transaction (crates/store-postgres/src/events/codec.rs). A node reads the rows

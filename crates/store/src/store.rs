@@ -131,8 +131,8 @@ pub trait Store: StoreReader {
     fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>>;
     /// Reports the events of all servers of a fleet for [`EVENTS_WATCH`] from now on; a later call
     /// renews it. From the return on, every later commit of any server reaches the feeds of this
-    /// store. Returns a mark: the feeds deliver [`Change::Mark`](crate::Change::Mark) with it after the events of all
-    /// earlier commits.
+    /// store. Returns a mark: the feeds deliver [`Change::Mark`](crate::Change::Mark) with it after
+    /// the events of all earlier commits.
     fn watch_events(&self) -> StoreFuture<'_, u64>;
 
     /// Publishes a change of a schedule to the event streams of all servers.

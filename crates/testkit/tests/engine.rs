@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use longshore_core::Duration;
+use longshore_core::QueueChange;
 use longshore_core::backoff::BackoffKind;
 use longshore_core::claim::ClaimOptions;
 use longshore_core::edit::Edit;
@@ -153,7 +154,10 @@ fn effects_report_every_transition_once_in_order() {
     assert_eq!(world.effects, [], "a repeated settlement moves nothing");
     world.admin(AdminCommand::PauseQueue { queue: queue("q") });
     world.admin(AdminCommand::ResumeQueue { queue: queue("q") });
-    assert_eq!(world.effects, [Effect::Claimable(queue("q"))]);
+    let (name, at) = (queue("q"), world.now);
+    let change = |change| Effect::Queue { name: name.clone(), change, at };
+    let resumed = [change(QueueChange::Paused), change(QueueChange::Resumed), Effect::Claimable(name.clone())];
+    assert_eq!(world.effects, resumed);
 }
 
 /// A chain of 100 ends in one cascade, and the last dependency of 1,000 releases the dependent.

@@ -3,7 +3,7 @@
 use clap::Args;
 use longshore::{Client, EventQuery, EventStream, ReceivedEvent};
 use longshore_api::enums::State;
-use longshore_api::events::{ClosedEvent, Event, JobEvent};
+use longshore_api::events::{ClosedEvent, JobEvent, ServerEvent};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ impl WatchEvents {
         let Self { queue, job_type, job, workflow, states, after } = self;
         let query = EventQuery { queue, job_type, job, workflow, states, after };
         context.call(async {
-            let mut events = Watch::open(&client, &query).await?;
+            let mut events = EventWatch::open(&client, &query).await?;
             loop {
                 show(context, &events.next(context).await?)?;
             }
@@ -56,12 +56,12 @@ impl WatchEvents {
 }
 
 /// An event stream that reports lost connections.
-pub(super) struct Watch {
+pub(super) struct EventWatch {
     events: EventStream,
     reconnects: u64,
 }
 
-impl Watch {
+impl EventWatch {
     pub(super) async fn open(client: &Client, query: &EventQuery) -> Result<Self, CliError> {
         Ok(Self { events: client.events(query).await?, reconnects: 0 })
     }
@@ -74,9 +74,11 @@ impl Watch {
             context.output.warn("the connection was lost; resumed");
         }
         match &event.event {
-            Event::Gap => context.output.warn("events are missing here"),
-            Event::Closed(closed) => context.output.warn(&format!("the server closed the stream: {}", closed.reason)),
-            Event::Job(_) | Event::Queue(_) | Event::Schedule(_) => {}
+            ServerEvent::Gap => context.output.warn("events are missing here"),
+            ServerEvent::Closed(closed) => {
+                context.output.warn(&format!("the server closed the stream: {}", closed.reason))
+            }
+            ServerEvent::Job(_) | ServerEvent::Queue(_) | ServerEvent::Schedule(_) => {}
         }
         Ok(event)
     }
@@ -84,22 +86,24 @@ impl Watch {
 
 fn show(context: &Context, received: &ReceivedEvent) -> Result<(), CliError> {
     let (name, data) = match &received.event {
-        Event::Job(job) => ("job", data(job)?),
-        Event::Queue(queue) => ("queue", data(queue)?),
-        Event::Schedule(schedule) => ("schedule", data(schedule)?),
-        Event::Gap => ("gap", json!({})),
-        Event::Closed(ClosedEvent { reason }) => ("closed", json!({ "reason": reason })),
+        ServerEvent::Job(job) => ("job", data(job)?),
+        ServerEvent::Queue(queue) => ("queue", data(queue)?),
+        ServerEvent::Schedule(schedule) => ("schedule", data(schedule)?),
+        ServerEvent::Gap => ("gap", json!({})),
+        ServerEvent::Closed(ClosedEvent { reason }) => ("closed", json!({ "reason": reason })),
     };
     if context.output.json {
         return context.output.json_line(&json!({ "event": name, "id": received.cursor, "data": data }));
     }
     match &received.event {
-        Event::Job(job) => context.output.line(&job_line(job)),
-        Event::Queue(queue) => context.output.line(&format!("{}  queue {} {}", queue.at, queue.name, queue.change)),
-        Event::Schedule(schedule) => {
+        ServerEvent::Job(job) => context.output.line(&job_line(job)),
+        ServerEvent::Queue(queue) => {
+            context.output.line(&format!("{}  queue {} {}", queue.at, queue.name, queue.change))
+        }
+        ServerEvent::Schedule(schedule) => {
             context.output.line(&format!("{}  schedule {} {}", schedule.at, schedule.name, schedule.change))
         }
-        Event::Gap | Event::Closed(_) => Ok(()),
+        ServerEvent::Gap | ServerEvent::Closed(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A block of the stream: an event, a comment, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct EventBlock {
     /// `id` of the event, or the position that a comment names.
     pub(super) cursor: Option<String>,
     /// Name and data.
@@ -16,7 +16,7 @@ pub(super) struct Block {
 pub(super) struct EventParser {
     /// The last line, as far as it has arrived.
     line: Vec<u8>,
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<EventBlock>,
     cursor: Option<String>,
     name: Option<String>,
     data: Option<String>,
@@ -35,7 +35,7 @@ impl EventParser {
         }
     }
 
-    pub(super) fn next_block(&mut self) -> Option<Block> {
+    pub(super) fn next_block(&mut self) -> Option<EventBlock> {
         self.blocks.pop_front()
     }
 
@@ -43,8 +43,8 @@ impl EventParser {
         if line.is_empty() {
             let (name, data) = (self.name.take(), self.data.take());
             let event = data.map(|data| (name.unwrap_or_else(|| "message".to_owned()), data));
-            let block = Block { cursor: self.cursor.take(), event };
-            if block != Block::default() {
+            let block = EventBlock { cursor: self.cursor.take(), event };
+            if block != EventBlock::default() {
                 self.blocks.push_back(block);
             }
             return;
@@ -76,7 +76,7 @@ impl EventParser {
 mod tests {
     use super::*;
 
-    fn blocks(text: &str, part: usize) -> Vec<Block> {
+    fn blocks(text: &str, part: usize) -> Vec<EventBlock> {
         let mut parser = EventParser::default();
         text.as_bytes().chunks(part).for_each(|bytes| parser.push(bytes));
         std::iter::from_fn(|| parser.next_block()).collect()
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn blocks_are_the_same_however_they_arrive() {
         let text = ": hello\n\n: cursor a-1\n\nevent: job\r\nid: a-2\r\ndata: {\"x\":\r\ndata: \"é\"}\r\n\r\ndata:bare\n\nevent: cut";
-        let event = |cursor: Option<&str>, name: &str, data: &str| Block {
+        let event = |cursor: Option<&str>, name: &str, data: &str| EventBlock {
             cursor: cursor.map(str::to_owned),
             event: Some((name.to_owned(), data.to_owned())),
         };
         let expected = [
-            Block { cursor: Some("a-1".to_owned()), event: None },
+            EventBlock { cursor: Some("a-1".to_owned()), event: None },
             event(Some("a-2"), "job", "{\"x\":\n\"é\"}"),
             event(None, "message", "bare"),
         ];

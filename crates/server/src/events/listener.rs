@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use longshore_store::clock::monotonic;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +12,7 @@ use super::batch::{TEXT_BYTES, gap_text};
 use super::cursor::Cursor;
 use super::filter::EventFilter;
 use super::log::{EventLog, EventRange, Found, KEPT_EVENTS};
-use super::topic::TopicKey;
+use super::topic::{ListenerWaiter, TopicKey};
 
 /// A comment is sent after this time without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -31,7 +30,7 @@ const STALLED: Duration = Duration::from_secs(1);
 
 /// Where a listener begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start {
+pub(crate) enum StreamStart {
     /// With the next event.
     Now,
     /// After the event of this cursor; with a gap if the log does not have the events since.
@@ -59,7 +58,7 @@ pub(crate) struct Listener {
     /// Number of the last event that was read.
     position: u64,
     phase: Phase,
-    waiter: Arc<Notify>,
+    waiter: Arc<ListenerWaiter>,
     last_chunk: Instant,
     /// When the client took the last chunk. The socket did not accept more since.
     taken_at: Duration,
@@ -133,7 +132,7 @@ impl Listener {
                 Found::Nothing { last } => {
                     self.position = last;
                     tokio::select! {
-                        () = self.waiter.notified() => {}
+                        () = self.waiter.notify.notified() => {}
                         () = sleep_until(keep_alive) => return Some(self.comment()),
                     }
                 }
@@ -177,6 +176,6 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.log.remove(&self.key);
+        self.log.remove(&self.key, &self.waiter);
     }
 }

@@ -9,14 +9,14 @@ use longshore_core::rng::Rng;
 use longshore_engine::Effect;
 use longshore_store::OsRng;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::batch::EventBatch;
 use super::cursor::Cursor;
 use super::filter::EventFilter;
-use super::listener::{Listener, Start};
-use super::topic::{TopicKey, Topics};
+use super::listener::{Listener, StreamStart};
+use super::topic::{ListenerWaiter, TopicKey, Topics};
 
 /// Events that a client can resume from.
 pub(super) const KEPT_EVENTS: u64 = 10_000;
@@ -189,7 +189,7 @@ impl EventLog {
     }
 
     /// Registers a listener.
-    pub(crate) fn listen(self: &Arc<Self>, filter: EventFilter, start: Start) -> Listener {
+    pub(crate) fn listen(self: &Arc<Self>, filter: EventFilter, start: StreamStart) -> Listener {
         let key = TopicKey::of(&filter);
         let mut state = self.state();
         let last = state.next - 1;
@@ -198,9 +198,9 @@ impl EventLog {
             cursor.epoch == self.epoch && cursor.number <= last && cursor.number >= state.floor && is_kept
         };
         let (position, has_gap) = match start {
-            Start::Now => (last, false),
-            Start::After(cursor) if is_known(&cursor) => (cursor.number, false),
-            Start::After(_) => (last, true),
+            StreamStart::Now => (last, false),
+            StreamStart::After(cursor) if is_known(&cursor) => (cursor.number, false),
+            StreamStart::After(_) => (last, true),
         };
         let LogState { batches, topics, .. } = &mut *state;
         let events = batches.iter().flat_map(|batch| {
@@ -213,14 +213,14 @@ impl EventLog {
         Listener::new(Arc::clone(self), key, filter, position, has_gap)
     }
 
-    pub(super) fn remove(&self, key: &TopicKey) {
-        self.state().topics.remove_listener(key);
+    pub(super) fn remove(&self, key: &TopicKey, waiter: &Arc<ListenerWaiter>) {
+        self.state().topics.remove_listener(key, waiter);
         self.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns at most `limit` events of a topic after a position. If there is none, `waiter` is
     /// notified of the next one.
-    pub(super) fn read(&self, key: &TopicKey, position: u64, limit: usize, waiter: &Arc<Notify>) -> Found {
+    pub(super) fn read(&self, key: &TopicKey, position: u64, limit: usize, waiter: &Arc<ListenerWaiter>) -> Found {
         let mut state = self.state();
         let (oldest, last) = (state.oldest(), state.next - 1);
         if *key == TopicKey::All {

@@ -18,5 +18,5 @@ mod topic;
 
 pub(crate) use cursor::Cursor;
 pub(crate) use filter::EventFilter;
-pub(crate) use listener::Start;
+pub(crate) use listener::StreamStart;
 pub(crate) use log::EventLog;

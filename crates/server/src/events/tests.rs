@@ -10,7 +10,7 @@ use longshore_core::{QueueChange, ScheduleChange};
 use longshore_engine::Effect;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cursor, EventFilter, EventLog, Start};
+use super::{Cursor, EventFilter, EventLog, StreamStart};
 use crate::events::listener::Listener;
 
 fn queue(name: &str) -> QueueName {
@@ -47,7 +47,7 @@ async fn read(listener: &mut Listener) -> Vec<String> {
     text.split("\n\n").filter_map(kind).collect()
 }
 
-async fn listen(log: &Arc<EventLog>, filter: EventFilter, start: Start) -> Listener {
+async fn listen(log: &Arc<EventLog>, filter: EventFilter, start: StreamStart) -> Listener {
     let mut listener = log.listen(filter, start);
     let first = read(&mut listener).await;
     assert!(first.is_empty() || first == ["gap"], "{first:?}");
@@ -65,7 +65,7 @@ async fn each_filter_reads_its_own_events() {
     let filters = [EventFilter::default(), job, states, queues, types, both];
     let mut listeners = Vec::new();
     for filter in filters {
-        listeners.push(listen(&log, filter, Start::Now).await);
+        listeners.push(listen(&log, filter, StreamStart::Now).await);
     }
     let at = Timestamp::from_millis(0);
     let first =
@@ -93,30 +93,32 @@ async fn a_gap_reaches_every_listener_and_invalidates_older_cursors() {
     let log = Arc::new(EventLog::default());
     let other = EventFilter { queue: Some(queue("other")), ..EventFilter::default() };
     let (mut all, mut keyed) =
-        (listen(&log, EventFilter::default(), Start::Now).await, listen(&log, other, Start::Now).await);
+        (listen(&log, EventFilter::default(), StreamStart::Now).await, listen(&log, other, StreamStart::Now).await);
     publish(&log, vec![moved(1, "a", "x", StateKind::Pending)]);
     log.publish_gap();
     log.publish_gap();
     publish(&log, vec![moved(1, "other", "x", StateKind::Running)]);
     assert_eq!(read(&mut all).await, ["job a pending", "gap", "job other running"]);
     assert_eq!(read(&mut keyed).await, ["gap", "job other running"]);
-    let after = |number| Start::After(log.cursor(number));
+    let after = |number| StreamStart::After(log.cursor(number));
     let before_gap = log.listen(EventFilter::default(), after(1));
     assert_eq!(read(&mut { before_gap }).await, ["gap"]);
     let mut at_gap = listen(&log, EventFilter::default(), after(2)).await;
     assert_eq!(read(&mut at_gap).await, ["job other running"]);
     let foreign = Cursor { epoch: log.cursor(0).epoch ^ 1, number: 2 };
-    assert_eq!(read(&mut { log.listen(EventFilter::default(), Start::After(foreign)) }).await, ["gap"]);
+    assert_eq!(read(&mut { log.listen(EventFilter::default(), StreamStart::After(foreign)) }).await, ["gap"]);
 }
 
 #[tokio::test]
 async fn the_log_is_bounded_and_drops_listeners_that_fall_behind() {
     let log = Arc::new(EventLog::default());
     let keyed = EventFilter { queue: Some(queue("a")), ..EventFilter::default() };
-    let (mut all, mut slow) =
-        (listen(&log, EventFilter::default(), Start::Now).await, listen(&log, keyed.clone(), Start::Now).await);
+    let (mut all, mut slow) = (
+        listen(&log, EventFilter::default(), StreamStart::Now).await,
+        listen(&log, keyed.clone(), StreamStart::Now).await,
+    );
     let rare = EventFilter { job: Some(JobId::from_bytes([9; 16])), ..EventFilter::default() };
-    let mut rare = listen(&log, rare, Start::Now).await;
+    let mut rare = listen(&log, rare, StreamStart::Now).await;
     for _ in 0..600 {
         publish(&log, vec![moved(1, "a", "x", StateKind::Pending); 100]);
     }
@@ -131,14 +133,14 @@ async fn the_log_is_bounded_and_drops_listeners_that_fall_behind() {
     assert_eq!(log.listeners(), 0);
     // A topic begins with the events that the log has.
     let last = log.cursor(60_001);
-    let mut resumed = listen(&log, keyed, Start::After(Cursor { number: last.number - 3, ..last })).await;
+    let mut resumed = listen(&log, keyed, StreamStart::After(Cursor { number: last.number - 3, ..last })).await;
     assert_eq!(read(&mut resumed).await, ["job a pending"; 2]);
 }
 
 #[tokio::test]
 async fn a_stream_ends_when_the_server_stops() {
     let log = Arc::new(EventLog::default());
-    let mut listener = listen(&log, EventFilter::default(), Start::Now).await;
+    let mut listener = listen(&log, EventFilter::default(), StreamStart::Now).await;
     let stopping = CancellationToken::new();
     stopping.cancel();
     assert!(listener.next_chunk(&stopping).await.is_none());

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longshore_core::id::{JobId, JobType, QueueName, WorkflowId};
 use longshore_engine::Effect;
@@ -55,6 +56,14 @@ impl TopicKey {
     }
 }
 
+/// Wakes one listener.
+#[derive(Debug, Default)]
+pub(super) struct ListenerWaiter {
+    pub(super) notify: Notify,
+    /// Whether it is in the list of its topic.
+    is_listed: AtomicBool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Topic {
     /// Numbers of its events that the log still has, ascending.
@@ -63,7 +72,7 @@ pub(super) struct Topic {
     pub(super) dropped: u64,
     listeners: usize,
     /// Listeners that have read all events.
-    idle: Vec<Arc<Notify>>,
+    idle: Vec<Arc<ListenerWaiter>>,
 }
 
 impl Topic {
@@ -73,7 +82,10 @@ impl Topic {
     }
 
     fn wake(&mut self) {
-        self.idle.drain(..).for_each(|listener| listener.notify_one());
+        for waiter in self.idle.drain(..) {
+            waiter.is_listed.store(false, Ordering::Relaxed);
+            waiter.notify.notify_one();
+        }
     }
 
     /// Drops the numbers before `oldest`.
@@ -160,8 +172,9 @@ impl Topics {
         topic.listeners += 1;
     }
 
-    pub(super) fn remove_listener(&mut self, key: &TopicKey) {
+    pub(super) fn remove_listener(&mut self, key: &TopicKey, waiter: &Arc<ListenerWaiter>) {
         let Some(topic) = self.get(key) else { return };
+        topic.idle.retain(|other| !Arc::ptr_eq(other, waiter));
         topic.listeners = topic.listeners.saturating_sub(1);
         if topic.listeners > 0 {
             return;
@@ -176,11 +189,11 @@ impl Topics {
     }
 
     /// Wakes the listener when its topic has another event.
-    pub(super) fn wait(&mut self, key: &TopicKey, listener: &Arc<Notify>) {
+    pub(super) fn wait(&mut self, key: &TopicKey, waiter: &Arc<ListenerWaiter>) {
         if let Some(topic) = self.get(key)
-            && !topic.idle.iter().any(|other| Arc::ptr_eq(other, listener))
+            && !waiter.is_listed.swap(true, Ordering::Relaxed)
         {
-            topic.idle.push(Arc::clone(listener));
+            topic.idle.push(Arc::clone(waiter));
         }
     }
 }

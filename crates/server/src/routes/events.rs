@@ -9,7 +9,7 @@ use longshore_api::enums::State as JobStateName;
 use longshore_api::states::States;
 use longshore_core::id::{JobType, QueueName};
 
-use crate::events::{Cursor, EventFilter, Start};
+use crate::events::{Cursor, EventFilter, StreamStart};
 use crate::net::stream_guard;
 use crate::state::AppState;
 use crate::wire::problem::ApiError;
@@ -24,7 +24,7 @@ pub(crate) async fn events(State(app): State<AppState>, headers: HeaderMap, mut 
     let after: Option<Cursor> = query.parse("after")?;
     query.end()?;
     // A browser repeats the address of its first request: the header is newer.
-    let start = last_event_id(&headers)?.or(after).map_or(Start::Now, Start::After);
+    let start = last_event_id(&headers)?.or(after).map_or(StreamStart::Now, StreamStart::After);
     let mark = app.call_store(app.store.watch_events()).await?;
     app.events.reached(mark).await;
     let (listener, stopping) = (app.events.listen(filter, start), app.stopping.clone());

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longest wait for an event. No test depends on its length.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct EventStream {
     stream: TcpStream,
@@ -109,7 +109,7 @@ impl EventStream {
                 }
             }
         };
-        timeout(PATIENCE, next).await.expect("no event came")
+        timeout(EVENT_TIMEOUT, next).await.expect("no event came")
     }
 
     /// Returns the next event, which has this name.

@@ -16,7 +16,7 @@ async fn complete(c: &mut Client, queue: &str) -> String {
     id
 }
 
-/// Rules Events, small print.
+/// Rules Events.
 #[tokio::test]
 async fn transitions_arrive_with_all_fields() {
     let server = Setup::memory().start().await;
@@ -35,7 +35,7 @@ async fn transitions_arrive_with_all_fields() {
     server.stop().await;
 }
 
-/// Rules Events, small print.
+/// Rules Events.
 #[tokio::test]
 async fn changes_of_queues_are_events() {
     let server = Setup::memory().start().await;
@@ -95,7 +95,7 @@ async fn filters_select_events() {
     server.stop().await;
 }
 
-/// Rules Events, small print.
+/// Rules Events.
 #[tokio::test]
 async fn bad_parameters_are_refused() {
     let server = Setup::memory().start().await;

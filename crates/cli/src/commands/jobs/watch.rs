@@ -3,10 +3,10 @@
 use clap::Args;
 use longshore::{Client, EventQuery};
 use longshore_api::enums::State;
-use longshore_api::events::Event;
+use longshore_api::events::ServerEvent;
 use longshore_api::job::Transition;
 
-use crate::commands::events::Watch;
+use crate::commands::events::EventWatch;
 use crate::context::Context;
 use crate::terminal::error::CliError;
 
@@ -37,19 +37,19 @@ impl WatchJob {
         // A malformed id gets the same error as an unknown one.
         client.job(&self.id).await?;
         let query = EventQuery { job: Some(self.id.clone()), ..EventQuery::default() };
-        let mut events = Watch::open(client, &query).await?;
+        let mut events = EventWatch::open(client, &query).await?;
         let mut shown = Vec::new();
         // The stream is open: what the history lacks arrives as an event.
         let mut end = self.show_history(context, client, &mut shown).await?;
         while end.is_none() {
             let received = events.next(context).await?;
             end = match received.event {
-                Event::Job(job) => {
+                ServerEvent::Job(job) => {
                     let step = Transition { from: job.from, to: job.to, at: job.at, cause: job.cause };
                     show_new(context, step, &mut shown)?
                 }
-                Event::Gap | Event::Closed(_) => self.show_history(context, client, &mut shown).await?,
-                Event::Queue(_) | Event::Schedule(_) => None,
+                ServerEvent::Gap | ServerEvent::Closed(_) => self.show_history(context, client, &mut shown).await?,
+                ServerEvent::Queue(_) | ServerEvent::Schedule(_) => None,
             };
         }
         Ok(end.unwrap_or(State::Completed))

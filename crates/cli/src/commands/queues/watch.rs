@@ -10,7 +10,7 @@ use longshore_api::queue::{Queue, Queues};
 use tokio::time::{Instant, timeout_at};
 
 use super::list;
-use crate::commands::events::Watch;
+use crate::commands::events::EventWatch;
 use crate::context::Context;
 use crate::terminal::error::CliError;
 
@@ -45,12 +45,12 @@ impl WatchQueues {
             client.queue(name).await?;
         }
         let query = EventQuery { queue: self.queue.clone(), ..EventQuery::default() };
-        let mut events = Watch::open(client, &query).await?;
+        let mut events = EventWatch::open(client, &query).await?;
         let mut shown: BTreeMap<String, Queue> = BTreeMap::new();
         loop {
             let all = client.queues().await?.queues;
-            let wanted = all.into_iter().filter(|queue| self.queue.as_ref().is_none_or(|name| *name == queue.name));
-            show(context, wanted.collect(), &mut shown)?;
+            let selected = all.into_iter().filter(|queue| self.queue.as_ref().is_none_or(|name| *name == queue.name));
+            show(context, selected.collect(), &mut shown)?;
             events.next(context).await?;
             let until = Instant::now() + LINGER;
             while let Ok(event) = timeout_at(until, events.next(context)).await {
