@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, health, jobs, migrate, migrate_store, queues, restore,
-    serve, submit, tokens, top, work, workers, workflows,
+    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, health, jobs, migrate, migrate_store,
+    queues, restore, serve, submit, tokens, top, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Address of the server [env: LONGSHORE_SERVER] [default: http://127.0.0.1:7070]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) server: Option<String>,
-    /// File with the token to send [env: LONGSHORE_TOKEN, the token itself]
+    /// File with the token to send; the variable LONGSHORE_TOKEN has the token itself
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) token_file: Option<PathBuf>,
     /// Context to use instead of the current one, see `longshore context`

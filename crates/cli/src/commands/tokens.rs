@@ -7,8 +7,8 @@ use longshore_api::access::{CreatedToken, NewToken, Token, Tokens};
 use longshore_api::enums::TokenAction;
 use longshore_api::{Duration, Time};
 use longshore_core::Timestamp;
-use longshore_server::tokens::{self, NewTokenSpec, TokenError};
 use longshore_server::TokenRecord;
+use longshore_server::tokens::{self, NewTokenSpec, TokenError};
 use longshore_store::{Clock, Store, SystemClock};
 
 use crate::commands::serve::open_offline;

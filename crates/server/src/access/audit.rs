@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use longshore_api::RetryAdvice;
 use longshore_api::access::{AuditEntry, AuditPage};
 use longshore_api::enums::{AuditOutcome, TokenAction};
+use longshore_core::Timestamp;
 use longshore_core::access::TOKEN_PREFIX;
 use longshore_core::rng::Rng;
-use longshore_core::{Duration, Timestamp};
 use longshore_engine::SystemKind;
 use longshore_store::{Expected, OsRng, Store, StoreError, SystemChange, SystemQuery, SystemWrite};
 
@@ -23,7 +23,7 @@ use crate::state::AppState;
 use crate::wire::problem::ApiError;
 
 /// How long entries are kept.
-const KEPT: Duration = Duration::from_secs(90 * 24 * 3_600);
+const KEPT_MS: i64 = 90 * 24 * 3_600_000;
 /// Entries of one deletion.
 const PRUNE_SLICE: usize = 500;
 /// Deletions of one run.
@@ -98,6 +98,10 @@ async fn append(store: &dyn Store, now: Timestamp, entry: &AuditEntry) -> Result
     Ok(())
 }
 
+fn oldest_kept(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub(KEPT_MS))
+}
+
 fn time_key(at: Timestamp) -> [u8; 8] {
     u64::try_from(at.as_millis()).unwrap_or(0).to_be_bytes()
 }
@@ -114,7 +118,7 @@ pub(crate) async fn page(app: &AppState, cursor: Option<&str>, limit: usize) -> 
     let has_more = records.len() > limit;
     records.truncate(limit);
     let next = records.last().filter(|_| has_more).map(|record| hex(&record.key));
-    let oldest = time_key(app.now() - KEPT);
+    let oldest = time_key(oldest_kept(app.now()));
     let is_kept = |key: &[u8]| key.first_chunk().is_some_and(|at: &[u8; 8]| *at >= oldest);
     let decode = |value: &[u8]| {
         let (version, json) = value.split_first()?;
@@ -127,7 +131,7 @@ pub(crate) async fn page(app: &AppState, cursor: Option<&str>, limit: usize) -> 
 /// Deletes entries that are older than 90 days, in slices.
 pub(crate) async fn prune(store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
     for _ in 0..PRUNE_SLICES_MAX {
-        let end = Some(time_key(now - KEPT).to_vec());
+        let end = Some(time_key(oldest_kept(now)).to_vec());
         let query =
             SystemQuery { kind: SystemKind::Audit, start: Vec::new(), end, limit: PRUNE_SLICE, descending: false };
         let old = store.system_records(query).await?;

@@ -73,13 +73,29 @@ mod tests {
             check_host(&headers, &allowed).is_ok()
         };
         let known = [
-            "localhost", "localhost:7070", "LOCALHOST", "127.0.0.1:7070", "[::1]:7070", "10.0.0.8", "test",
-            "app.localhost:1", "queue.example", "Queue.Example:7070", "queue.example.",
+            "localhost",
+            "localhost:7070",
+            "LOCALHOST",
+            "127.0.0.1:7070",
+            "[::1]:7070",
+            "10.0.0.8",
+            "test",
+            "app.localhost:1",
+            "queue.example",
+            "Queue.Example:7070",
+            "queue.example.",
         ];
         for host in known {
             assert!(check(host), "{host}");
         }
-        let foreign = ["evil.test", "evil.test:7070", "127.0.0.1.evil.test", "localhost.evil.test", "evil.test.", "notlocalhost.com"];
+        let foreign = [
+            "evil.test",
+            "evil.test:7070",
+            "127.0.0.1.evil.test",
+            "localhost.evil.test",
+            "evil.test.",
+            "notlocalhost.com",
+        ];
         for host in foreign {
             assert!(!check(host), "{host}");
         }

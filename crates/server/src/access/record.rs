@@ -128,11 +128,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let bytes: Option<Vec<u8>> =
-        text.as_bytes().chunks(2).map(|pair| match pair {
+    let bytes: Option<Vec<u8>> = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| match pair {
             [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
             _ => None,
-        }).collect();
+        })
+        .collect();
     bytes?.try_into().ok()
 }
 

@@ -19,8 +19,8 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::{DependencyRef, Payload};
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest,
-    Submitted, WorkflowTarget,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted,
+    WorkflowTarget,
 };
 use longshore_store::{
     Grant, JobFilter, JobQuery, JobRef, MemberQuery, Page, Park, QueuePosition, QueueStats, ReportedWorker,
@@ -52,7 +52,8 @@ impl ScopedStore {
     /// Returns for each job whether it exists in a queue of the token.
     async fn are_visible(&self, ids: &[JobId]) -> Result<Vec<bool>, StoreError> {
         let mut queues = self.known.jobs(ids);
-        let missing: Vec<JobId> = ids.iter().zip(&queues).filter(|(_, queue)| queue.is_none()).map(|(id, _)| *id).collect();
+        let missing: Vec<JobId> =
+            ids.iter().zip(&queues).filter(|(_, queue)| queue.is_none()).map(|(id, _)| *id).collect();
         if !missing.is_empty() {
             let jobs = self.store.get(missing.iter().map(|id| JobRef::Id(*id)).collect()).await?;
             let found = missing.into_iter().zip(jobs);
@@ -212,7 +213,10 @@ fn job_of(dependency: &DependencyRef) -> Option<JobId> {
 fn merge<T>(visible: Vec<bool>, verdicts: Vec<Result<T, Refusal>>) -> Vec<Result<T, Refusal>> {
     let mut verdicts = verdicts.into_iter();
     let missing = || Err(Refusal::JobNotFound);
-    visible.into_iter().map(|visible| if visible { verdicts.next().unwrap_or_else(missing) } else { missing() }).collect()
+    visible
+        .into_iter()
+        .map(|visible| if visible { verdicts.next().unwrap_or_else(missing) } else { missing() })
+        .collect()
 }
 
 impl StoreLayer for ScopedStore {

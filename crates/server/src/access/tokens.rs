@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use longshore_core::Timestamp;
 use longshore_core::access::{ActionSet, Permissions, QueueScope, TokenAction, check_expiry, check_token_name};
 use longshore_core::limits::TOKENS_MAX;
 use longshore_core::refusal::Invalid;
-use longshore_core::Timestamp;
 use longshore_engine::SystemKind;
 use longshore_store::{Expected, OsRng, Store, StoreError, SystemChange, SystemQuery, SystemRefusal, SystemWrite};
 
@@ -64,7 +64,9 @@ pub async fn create(store: &dyn Store, spec: NewTokenSpec) -> Result<(TokenRecor
     let permissions = Permissions::new(actions, QueueScope::new(patterns)?)?;
     check_expiry(spec.expires_at, now)?;
     if list(store).await?.len() >= TOKENS_MAX {
-        return Err(Invalid::new("name", format!("cannot be added: there are {TOKENS_MAX} tokens (revoke some)")).into());
+        return Err(
+            Invalid::new("name", format!("cannot be added: there are {TOKENS_MAX} tokens (revoke some)")).into()
+        );
     }
     // An id has 64 random bits: a second try is for a collision that will not happen.
     loop {

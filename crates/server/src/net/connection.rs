@@ -92,13 +92,7 @@ pub(crate) async fn serve_stream<S>(
     }
 }
 
-async fn answer(
-    app: &AppState,
-    router: Router,
-    request: Request<Incoming>,
-    peer: Peer,
-    id: &HeaderValue,
-) -> Response {
+async fn answer(app: &AppState, router: Router, request: Request<Incoming>, peer: Peer, id: &HeaderValue) -> Response {
     if let Err(refused) = check_head(&app.limits, &request).and_then(|()| check_origin(&request)) {
         return refused.into_response();
     }

@@ -41,8 +41,10 @@ pub(crate) async fn serve(app: AppState, listener: TcpListener) {
         app.tasks.spawn(async move {
             let service = service_fn(|request: Request<Incoming>| respond(&served, request));
             let mut http = http1::Builder::new();
-            let connection =
-                http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).serve_connection(TokioIo::new(stream), service);
+            let connection = http
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
             tokio::select! {
                 // Errors of a scraper's connection affect no other.
                 ended = timeout(CONNECTION_TIMEOUT, connection) => drop(ended),

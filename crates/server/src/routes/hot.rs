@@ -22,8 +22,8 @@ use super::record_request;
 use crate::access::{Caller, CallerState as State, RequestOrigin, authorize};
 use crate::state::AppState;
 use crate::wire::body::JsonBody;
-use crate::wire::problem::ApiError;
 use crate::wire::path::{JobPath, QueuePath};
+use crate::wire::problem::ApiError;
 use crate::wire::query::NoQuery;
 use crate::wire::response::ApiResult;
 

@@ -91,7 +91,8 @@ pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> ApiResult 
         app.throughput.retain(|name| names.contains(name));
     }
     let throughput = app.throughput.snapshot();
-    let QueueThroughput { rates, since_start } = if app.is_restricted() { throughput.sum_of(&names) } else { throughput.all };
+    let QueueThroughput { rates, since_start } =
+        if app.is_restricted() { throughput.sum_of(&names) } else { throughput.all };
     let mut totals = QueueStats { rates, since_start, ..QueueStats::default() };
     let mut stats = Stats { now: time(app.now()), totals: QueueStats::default(), queues: [].into() };
     for report in &reports {

@@ -42,7 +42,8 @@ async fn calls_of_operators_and_administrators_are_listed_newest_first() {
     ];
     expected.sort();
     assert_eq!(listed, expected);
-    let pause = page["entries"].as_array().unwrap().iter().find(|entry| entry["target"] == "POST /v1/queues/mail/pause");
+    let pause =
+        page["entries"].as_array().unwrap().iter().find(|entry| entry["target"] == "POST /v1/queues/mail/pause");
     let pause = pause.unwrap();
     assert_eq!((&pause["token"], &pause["action"]), (&json!(id_of(&token)), &json!("operate")));
     assert_eq!((&pause["address"], &pause["at"]), (&json!("127.0.0.1"), &json!("2026-11-15T00:00:00.000Z")));

@@ -23,7 +23,8 @@ async fn pages_of_other_sites_reach_nothing() {
         let reply = c.reply().await.unwrap();
         assert!(!reply.headers.iter().any(|(name, _)| name.starts_with("access-control-")), "{path}");
     }
-    c.send_bytes("OPTIONS", "/v1/queues", "Origin: https://evil.test\r\nAccess-Control-Request-Method: POST\r\n", b"").await;
+    c.send_bytes("OPTIONS", "/v1/queues", "Origin: https://evil.test\r\nAccess-Control-Request-Method: POST\r\n", b"")
+        .await;
     assert_eq!(c.reply().await.unwrap().status, 405);
     // With a token, the host name does not matter: a page of another site does not have the token.
     let root = first_token(&mut c).await;

@@ -18,7 +18,8 @@ async fn ocypod_takes_bearer_and_basic() {
     assert_eq!(reply.status, 401);
     assert!(reply.headers.iter().any(|(name, value)| name == "www-authenticate" && value == "Bearer"));
     assert_eq!(call_as(&mut c, &token, "GET", "/queue", None).await.text(), r#"["mail"]"#);
-    let basic = |password: &str| format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode(format!("any:{password}")));
+    let basic =
+        |password: &str| format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode(format!("any:{password}")));
     c.send_bytes("GET", "/queue/mail/size", &basic(&token), b"").await;
     assert_eq!(c.reply().await.unwrap().text(), "0");
     c.send_bytes("GET", "/queue/mail/size", &basic("wrong"), b"").await;

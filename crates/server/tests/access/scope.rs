@@ -35,7 +35,8 @@ async fn listings_show_only_the_queues_of_the_token() {
         let foreign = call_as(&mut c, &token, "GET", "/v1/jobs?queue=secret", None).await.ok(200);
         assert_eq!(foreign, json!({"jobs": [], "next": null}));
         let queues = call_as(&mut c, &token, "GET", "/v1/queues", None).await.ok(200);
-        let names: Vec<String> = queues["queues"].as_array().unwrap().iter().map(|queue| text(&queue["name"])).collect();
+        let names: Vec<String> =
+            queues["queues"].as_array().unwrap().iter().map(|queue| text(&queue["name"])).collect();
         assert_eq!(names, ["mail", "reports.eu"]);
         let stats = call_as(&mut c, &token, "GET", "/v1/stats", None).await.ok(200);
         assert_eq!(stats["totals"]["counts"]["scheduled"], 4, "{stats}");

@@ -31,7 +31,10 @@ async fn a_token_is_shown_once_and_listed_without_its_secret() {
         (json!({"name": "x", "actions": ["fly"], "queues": ["*"]}), "actions[0]"),
         (json!({"name": "x", "actions": ["read"], "queues": []}), "queues"),
         (json!({"name": "x", "actions": ["read"], "queues": ["a", "b*c"]}), "queues[1]"),
-        (json!({"name": "x", "actions": ["read"], "queues": ["*"], "expires_at": "2026-11-15T00:00:00Z"}), "expires_at"),
+        (
+            json!({"name": "x", "actions": ["read"], "queues": ["*"], "expires_at": "2026-11-15T00:00:00Z"}),
+            "expires_at",
+        ),
         (json!({"name": "x", "actions": ["read"]}), "queues"),
     ] {
         let reply = call_as(&mut c, &root, "POST", "/v1/tokens", Some(&body.to_string())).await;

@@ -175,7 +175,9 @@ fn about(kind: &str, durability: &str) -> StoreInfo {
 fn cannot_open(config: &ServeConfig, error: &StoreError) -> CliError {
     let failure = CliError::failed(format!("cannot open {}: {}", config.store, error.cause()));
     if in_use(error) {
-        return failure.hint("a directory has one server: stop the other one, or use another --data DIR; commands can use --server URL");
+        return failure.hint(
+            "a directory has one server: stop the other one, or use another --data DIR; commands can use --server URL",
+        );
     }
     if let Some(hint) = when_moved(error) {
         return failure.hint(hint);
