@@ -14,6 +14,7 @@ use longshore_core::Timestamp;
 use longshore_core::access::TOKEN_PREFIX;
 use longshore_core::rng::Rng;
 use longshore_engine::SystemKind;
+use longshore_store::clock::monotonic;
 use longshore_store::{Expected, OsRng, Store, StoreError, SystemChange, SystemQuery, SystemWrite};
 
 use super::record::{hex, unhex};
@@ -28,8 +29,8 @@ const KEPT_MS: i64 = 90 * 24 * 3_600_000;
 const PRUNE_SLICE: usize = 500;
 /// Deletions of one run.
 const PRUNE_SLICES_MAX: usize = 20;
-/// Bytes of a key: the time in milliseconds, and random bytes.
-const KEY_BYTES: usize = 16;
+/// Bytes of a key: the time in milliseconds, the monotonic time of the node, and random bytes.
+const KEY_BYTES: usize = 24;
 const VERSION: u8 = 1;
 /// Characters of a target.
 const TARGET_CHARS_MAX: usize = 512;
@@ -87,12 +88,14 @@ fn outcome_of(status: StatusCode) -> AuditOutcome {
     }
 }
 
-/// Appends an entry. Keys are in order of time; random bytes keep nodes apart.
+/// Appends an entry. Keys are in order of time. The monotonic clock orders the entries of one
+/// millisecond, and of virtual time; random bytes keep nodes apart.
 async fn append(store: &dyn Store, now: Timestamp, entry: &AuditEntry) -> Result<(), StoreError> {
     let mut value = vec![VERSION];
     // Texts and numbers: serializing them cannot fail.
     value.extend(serde_json::to_vec(entry).unwrap_or_default());
-    let key = [time_key(now), OsRng::default().next_u64().to_be_bytes()].concat();
+    let nanos = u64::try_from(monotonic().as_nanos()).unwrap_or(u64::MAX);
+    let key = [time_key(now), nanos.to_be_bytes(), OsRng::default().next_u64().to_be_bytes()].concat();
     let change = SystemChange::put(SystemKind::Audit, key, Expected::Absent, value);
     drop(store.write_system(SystemWrite::unannounced(vec![change])).await?);
     Ok(())
