@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Address of the server [env: LONGSHORE_SERVER] [default: http://127.0.0.1:7070]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub(crate) server: Option<String>,
-    /// File with the token to send [env: LONGSHORE_TOKEN, the token itself]
+    /// File with the token to send; the variable LONGSHORE_TOKEN has the token itself
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) token_file: Option<PathBuf>,
     /// Context to use instead of the current one, see `longshore context`

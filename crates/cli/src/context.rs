@@ -38,7 +38,9 @@ impl Context {
             let value = std::env::var_os("LONGSHORE_SERVER").filter(|value| !value.is_empty())?;
             Some(value.to_string_lossy().into_owned())
         };
-        let named = match server.or_else(if name.is_some() { || None } else { from_environment }) {
+        // A context that is named on the command line is meant.
+        let server = if name.is_some() { server } else { server.or_else(from_environment) };
+        let named = match server {
             Some(server) => Some((server, None)),
             None => contexts::chosen(name.as_deref())?,
         };

@@ -10,10 +10,11 @@ use axum::response::{IntoResponse, Response};
 use longshore_api::RetryAdvice;
 use longshore_api::access::{AuditEntry, AuditPage};
 use longshore_api::enums::{AuditOutcome, TokenAction};
+use longshore_core::Timestamp;
 use longshore_core::access::TOKEN_PREFIX;
 use longshore_core::rng::Rng;
-use longshore_core::{Duration, Timestamp};
 use longshore_engine::SystemKind;
+use longshore_store::clock::monotonic;
 use longshore_store::{Expected, OsRng, Store, StoreError, SystemChange, SystemQuery, SystemWrite};
 
 use super::record::{hex, unhex};
@@ -23,13 +24,13 @@ use crate::state::AppState;
 use crate::wire::problem::ApiError;
 
 /// How long entries are kept.
-const KEPT: Duration = Duration::from_secs(90 * 24 * 3_600);
+const KEPT_MS: i64 = 90 * 24 * 3_600_000;
 /// Entries of one deletion.
 const PRUNE_SLICE: usize = 500;
 /// Deletions of one run.
 const PRUNE_SLICES_MAX: usize = 20;
-/// Bytes of a key: the time in milliseconds, and random bytes.
-const KEY_BYTES: usize = 16;
+/// Bytes of a key: the time in milliseconds, the monotonic time of the node, and random bytes.
+const KEY_BYTES: usize = 24;
 const VERSION: u8 = 1;
 /// Characters of a target.
 const TARGET_CHARS_MAX: usize = 512;
@@ -87,15 +88,21 @@ fn outcome_of(status: StatusCode) -> AuditOutcome {
     }
 }
 
-/// Appends an entry. Keys are in order of time; random bytes keep nodes apart.
+/// Appends an entry. Keys are in order of time. The monotonic clock orders the entries of one
+/// millisecond, and of virtual time; random bytes keep nodes apart.
 async fn append(store: &dyn Store, now: Timestamp, entry: &AuditEntry) -> Result<(), StoreError> {
     let mut value = vec![VERSION];
     // Texts and numbers: serializing them cannot fail.
     value.extend(serde_json::to_vec(entry).unwrap_or_default());
-    let key = [time_key(now), OsRng::default().next_u64().to_be_bytes()].concat();
+    let nanos = u64::try_from(monotonic().as_nanos()).unwrap_or(u64::MAX);
+    let key = [time_key(now), nanos.to_be_bytes(), OsRng::default().next_u64().to_be_bytes()].concat();
     let change = SystemChange::put(SystemKind::Audit, key, Expected::Absent, value);
     drop(store.write_system(SystemWrite::unannounced(vec![change])).await?);
     Ok(())
+}
+
+fn oldest_kept(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub(KEPT_MS))
 }
 
 fn time_key(at: Timestamp) -> [u8; 8] {
@@ -114,7 +121,7 @@ pub(crate) async fn page(app: &AppState, cursor: Option<&str>, limit: usize) -> 
     let has_more = records.len() > limit;
     records.truncate(limit);
     let next = records.last().filter(|_| has_more).map(|record| hex(&record.key));
-    let oldest = time_key(app.now() - KEPT);
+    let oldest = time_key(oldest_kept(app.now()));
     let is_kept = |key: &[u8]| key.first_chunk().is_some_and(|at: &[u8; 8]| *at >= oldest);
     let decode = |value: &[u8]| {
         let (version, json) = value.split_first()?;
@@ -127,7 +134,7 @@ pub(crate) async fn page(app: &AppState, cursor: Option<&str>, limit: usize) -> 
 /// Deletes entries that are older than 90 days, in slices.
 pub(crate) async fn prune(store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
     for _ in 0..PRUNE_SLICES_MAX {
-        let end = Some(time_key(now - KEPT).to_vec());
+        let end = Some(time_key(oldest_kept(now)).to_vec());
         let query =
             SystemQuery { kind: SystemKind::Audit, start: Vec::new(), end, limit: PRUNE_SLICE, descending: false };
         let old = store.system_records(query).await?;

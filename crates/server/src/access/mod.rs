@@ -46,7 +46,6 @@ use self::limiter::BadTokenLimiter;
 use self::record::SecretDigest;
 pub use self::record::{TokenRecord, TokenSecret};
 pub(crate) use self::refresh::keep_current;
-use self::scoped_store::ScopedStore;
 use crate::dialects::ocypod::is_ocypod_path;
 use crate::state::AppState;
 use crate::wire::problem::ApiError;
@@ -140,6 +139,8 @@ pub(crate) struct Access {
     tokens: RwLock<Arc<TokenMap>>,
     /// The version of the records that `tokens` was read from.
     version: Mutex<Option<u64>>,
+    /// Held while the tokens are read, so that an older reading never replaces a newer one.
+    refreshing: tokio::sync::Mutex<()>,
     limiter: BadTokenLimiter,
     known: Arc<KnownQueues>,
     store: Arc<dyn Store>,
@@ -155,6 +156,7 @@ impl Access {
             mode: AtomicU8::new(UNREADABLE),
             tokens: RwLock::default(),
             version: Mutex::new(None),
+            refreshing: tokio::sync::Mutex::new(()),
             limiter: BadTokenLimiter::default(),
             known: Arc::default(),
             store,
@@ -234,7 +236,7 @@ impl Access {
             text.trim()
         } else if scheme.eq_ignore_ascii_case("basic") && is_ocypod_path(path) {
             password = basic_password(text.trim()).ok_or(WRONG)?;
-            &password
+            password.as_str()
         } else {
             return Err(WRONG);
         };
@@ -302,7 +304,7 @@ impl AppState {
     }
 
     /// Resolves when the token of the caller is revoked or expires; never without a token.
-    pub(crate) fn token_ended(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn token_ended(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let ended = self.token().map(|token| token.ended.clone());
         async move {
             match ended {

@@ -12,9 +12,8 @@ use longshore_store::{Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Access, ActiveToken, OPEN, ScopedStore, TOKENS, TokenMap, TokenRecord, UNREADABLE, audit, minute_of, tokens,
-};
+use super::scoped_store::ScopedStore;
+use super::{Access, ActiveToken, OPEN, TOKENS, TokenMap, TokenRecord, UNREADABLE, audit, minute_of, tokens};
 use crate::state::AppState;
 
 /// Time between two checks of the version: a revocation takes effect within 5 s on every node.
@@ -79,6 +78,7 @@ async fn store_uses(app: &AppState) {
 impl Access {
     /// Reads the tokens again if a record has changed on any node.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let _alone = self.refreshing.lock().await;
         let version = self.store.system_version(SystemKind::Token).await?;
         if *self.version.lock() == Some(version) {
             return Ok(());

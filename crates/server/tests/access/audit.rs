@@ -11,7 +11,7 @@ fn rows(page: &Value) -> Vec<(String, String, String)> {
     page["entries"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Proves S37.
+/// Checklist: S37.
 #[tokio::test]
 async fn calls_of_operators_and_administrators_are_listed_newest_first() {
     let server = Setup::memory().start().await;
@@ -28,9 +28,7 @@ async fn calls_of_operators_and_administrators_are_listed_newest_first() {
     call_as(&mut c, &token, "GET", "/v1/audit", None).await.problem(403, "forbidden");
     let page = call_as(&mut c, &root, "GET", "/v1/audit", None).await.ok(200);
     let row = |name: &str, target: &str, outcome: &str| (name.to_owned(), target.to_owned(), outcome.to_owned());
-    let mut listed = rows(&page);
-    // Entries of one millisecond are in no order; virtual time stands still.
-    listed.sort();
+    let listed = rows(&page);
     let mut expected = vec![
         row("-", "PUT /v1/queues/mail", "ok"),
         row("-", "PUT /v1/queues/secret", "ok"),
@@ -40,7 +38,7 @@ async fn calls_of_operators_and_administrators_are_listed_newest_first() {
         row("ops", "POST /v1/queues/secret/pause", "refused"),
         row("ops", "DELETE /v1/queues/mail", "refused"),
     ];
-    expected.sort();
+    expected.reverse();
     assert_eq!(listed, expected);
     let pause =
         page["entries"].as_array().unwrap().iter().find(|entry| entry["target"] == "POST /v1/queues/mail/pause");

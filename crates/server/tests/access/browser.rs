@@ -3,7 +3,7 @@
 use crate::common::Setup;
 use crate::{call_as, first_token};
 
-/// Proves S25, S27, S28.
+/// Checklist: S25, S27, S28.
 #[tokio::test]
 async fn pages_of_other_sites_reach_nothing() {
     let server = Setup::memory().start().await;

@@ -92,7 +92,7 @@ const SCOPES: &[(&[&str], [bool; 3])] = &[
 ];
 const QUEUES: [&str; 3] = ["mail", "reports.eu", "secret"];
 
-/// Proves S01, S04: every case is answered as the table says.
+/// Checklist: S01, S04: every case is answered as the table says.
 #[tokio::test]
 async fn every_token_on_every_route_and_queue_is_answered_by_the_table() {
     let server = Setup::memory().start().await;

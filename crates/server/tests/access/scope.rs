@@ -48,7 +48,7 @@ async fn listings_show_only_the_queues_of_the_token() {
     server.stop().await;
 }
 
-/// Proves S05: a lease token alone settles nothing.
+/// Checklist: S05: a lease token alone settles nothing.
 #[tokio::test]
 async fn a_foreign_lease_cannot_be_settled_renewed_or_extended() {
     let server = Setup::memory().start().await;

@@ -1,12 +1,13 @@
 //! Creation, expiry, revocation and bad tokens.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo};
 use longshore_store::SystemClock;
 use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::common::Setup;
 use crate::{ALL, call_as, create, first_token, id_of, send_as, text};
@@ -60,7 +61,7 @@ async fn a_token_expires_by_the_clock_of_the_store() {
     server.stop().await;
 }
 
-/// Proves S06: the other server learns of it by polling.
+/// Checklist: S06: the other server learns of it by polling.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revocation_ends_long_polls_on_every_server() {
     let options = EmbeddedOptions::new(StoreLocation::Memory, Arc::new(SystemClock::new()), ClockMode::Real);
@@ -97,7 +98,7 @@ async fn a_revocation_ends_long_polls_on_every_server() {
     two.stop().await;
 }
 
-/// Proves S07: bad tokens are slowed down and always answered with 401; a good one is not affected.
+/// Checklist: S07: bad tokens are slowed down and always answered with 401; a good one is not affected.
 #[tokio::test]
 async fn many_bad_tokens_are_slowed_down_and_lock_no_one_out() {
     let server = Setup::memory().start().await;
@@ -119,7 +120,7 @@ async fn many_bad_tokens_are_slowed_down_and_lock_no_one_out() {
     server.stop().await;
 }
 
-/// Proves S01.
+/// Checklist: S01.
 #[tokio::test]
 async fn a_server_without_tokens_refuses_other_addresses() {
     let clock = Arc::new(SystemClock::new());
