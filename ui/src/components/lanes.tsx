@@ -6,7 +6,7 @@ import { gridTimes, outcomeState, type Mark, type Timeline } from "../lib/timeli
 import { t } from "../strings";
 
 /** The width of an element, kept up to date. */
-export function useWidth(): [preact.RefObject<HTMLDivElement>, number] {
+export function useWidth(): [preact.RefObject<HTMLDivElement | null>, number] {
   const ref = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {

@@ -130,7 +130,7 @@ const INLINE_MAX = 72;
 /** Returns the lines of indented JSON, as pieces with their kind for the viewer. */
 export function lines(root: Node): Piece[][] {
   const out: Piece[][] = [[]];
-  const push = (piece: Piece) => out[out.length - 1]!.push(piece);
+  const push = (piece: Piece): void => void out[out.length - 1]!.push(piece);
   const newLine = (depth: number) => out.push(depth ? [{ text: "  ".repeat(depth), kind: "space" }] : []);
   const write = (node: Node, depth: number, inline: boolean): void => {
     switch (node.kind) {

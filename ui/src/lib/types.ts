@@ -36,8 +36,8 @@ export interface Why {
   action?: (ServerAction & { job?: string }) | null; requeued_as?: string | null;
 }
 export interface Settings {
-  retry?: { limit?: number; counts?: string; [key: string]: Json | undefined };
-  execution_timeout?: string; lease?: string; wait_target?: string | null; manual_requeue?: string; [key: string]: Json | undefined;
+  retry?: { limit?: number; counts?: string };
+  execution_timeout?: string; lease?: string; wait_target?: string | null; manual_requeue?: string;
 }
 export interface Queue { name: string; profile: string; settings: Settings; paused: boolean; counts: Counts; oldest_scheduled_at: string | null }
 export interface Rates { submitted: number; claimed: number; completed: number; failed: number }
