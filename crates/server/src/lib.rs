@@ -13,12 +13,14 @@
 //! - `wire/`: bodies, strict JSON, query strings, paths, responses, problem documents
 //! - `convert/`: conversion between wire types and core types
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
+//! - `dashboard.rs`: the files of the dashboard, embedded by `build.rs`
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
 
 mod background;
 mod convert;
+mod dashboard;
 mod declared_queues;
 pub mod dialects;
 mod in_process;

@@ -22,6 +22,7 @@ use axum::response::Response;
 use axum::routing;
 use longshore_store::clock::monotonic;
 
+use crate::dashboard;
 use crate::dialects;
 use crate::state::AppState;
 
@@ -83,7 +84,7 @@ routes! { v1, ROUTES;
     "/openapi.json" => get system::openapi;
     "/livez" => get system::livez;
     "/readyz" => get system::readyz;
-    "/" => get system::start_page;
+    "/" => get dashboard::start_page;
 }
 
 routes! { virtual_clock, VIRTUAL_ROUTES;
@@ -95,6 +96,7 @@ pub(crate) fn router(app: AppState) -> Router {
     let clock = if app.virtual_time.is_some() { virtual_clock() } else { Router::new() };
     v1().merge(clock)
         .merge(dialects::routes())
+        .merge(dashboard::routes())
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), measure))
