@@ -3,6 +3,7 @@
 import { count, duration, shortDuration } from "./lib/format";
 
 const plural = (amount: number, one: string, many = `${one}s`): string => `${count(amount)} ${amount === 1 ? one : many}`;
+const waits = (amount: number): string => `${plural(amount, "job")} ${amount === 1 ? "waits" : "wait"}`;
 const jobs = (amount: number): string => plural(amount, "job");
 
 export const t = {
@@ -76,8 +77,8 @@ export const t = {
     severity: { error: "Critical", warning: "Warning", info: "Note" } as Record<string, string>,
   },
   attention: {
-    no_worker: { title: "No worker takes", cause: (waiting: number, last: string | null) => `${jobs(waiting)} wait in line; ${last ? `last claim ${last}` : "no claim seen yet"}`, act: "See jobs" },
-    paused_with_work: { title: "is paused", cause: (waiting: number) => `${jobs(waiting)} wait in line`, act: "Resume queue" },
+    no_worker: { title: "No worker takes", cause: (waiting: number, last: string | null) => `${waits(waiting)} in line; ${last ? `last claim ${last}` : "no claim seen yet"}`, act: "See jobs" },
+    paused_with_work: { title: "is paused", cause: (waiting: number) => `${waits(waiting)} in line`, act: "Resume queue" },
     dead_letters: { title: "has dead letters", cause: (amount: number) => `${jobs(amount)} kept until you act`, act: "Open" },
     store_refuses: { title: "The store refuses new jobs", act: "Open system" },
     dead_letters_growing: { title: "Dead letters grow", act: "Open groups" },

@@ -106,7 +106,7 @@ export async function startProxy(target: string): Promise<{ url: string; stop: (
       outgoing.end(readFileSync(file));
       return;
     }
-    const forward = request(`${target}${path}`, { method: incoming.method, headers: { ...incoming.headers, host: new URL(target).host } }, (answer) => {
+    const forward = request(`${target}${path}`, { method: incoming.method, headers: incoming.headers }, (answer) => {
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(outgoing);
       answer.on("error", () => outgoing.destroy());

@@ -74,7 +74,7 @@ export function relative(at: string, now: number): string {
   if (Math.abs(distance) > DAY) return date(at);
   if (distance > 0) return `in ${distance < 3_600_000 ? duration(distance) : shortDuration(distance)}`;
   if (distance > -1_000) return "now";
-  return `${shortDuration(-distance)} ago`;
+  return `${distance > -10_000 ? `${Math.floor(-distance / 1000)} s` : shortDuration(-distance)} ago`;
 }
 
 const pad = (value: number): string => String(value).padStart(2, "0");
