@@ -16,6 +16,7 @@
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
 //! - `events/`: the event log and its listeners
 //! - `webhooks/`: endpoints, deliveries, and the task that sends them
+//! - `dashboard.rs`: the files of the dashboard, embedded by `build.rs`
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `schedules/`: records of schedules, and the engine that processes their ticks;
@@ -25,6 +26,7 @@
 mod access;
 mod background;
 mod convert;
+mod dashboard;
 mod declared_queues;
 pub mod dialects;
 mod events;

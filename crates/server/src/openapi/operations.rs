@@ -313,7 +313,7 @@ fn system(spec: &mut SpecBuilder) {
     ready.response::<Health>("200", "Healthy").add();
     let openapi = Content::Other("application/json");
     spec.route(Get, "/openapi.json", "This description").response_with("200", "OpenAPI", openapi).add();
-    spec.route(Get, "/", "Start page").response_with("200", "HTML", Content::Other("text/html")).add();
+    spec.route(Get, "/", "Dashboard").response_with("200", "HTML", Content::Other("text/html")).add();
     let clock = spec.route(Get, "/v1/clock", "Virtual time; only with --virtual-clock");
     clock.response::<Clock>("200", "Now").add();
     let advance = spec.route(Post, "/v1/clock/advance", "Advances virtual time; only with --virtual-clock");

@@ -27,6 +27,7 @@ use axum::routing;
 use longshore_store::clock::monotonic;
 
 use crate::access::authorize::authorize;
+use crate::dashboard;
 use crate::dialects;
 use crate::state::AppState;
 
@@ -105,7 +106,7 @@ routes! { v1, ROUTES;
     "/openapi.json" => get system::openapi;
     "/livez" => get system::livez;
     "/readyz" => get system::readyz;
-    "/" => get system::start_page;
+    "/" => get dashboard::start_page;
 }
 
 routes! { virtual_clock, VIRTUAL_ROUTES;
@@ -117,6 +118,7 @@ pub(crate) fn router(app: AppState) -> Router {
     let clock = if app.virtual_time.is_some() { virtual_clock() } else { Router::new() };
     v1().merge(clock)
         .merge(dialects::routes())
+        .merge(dashboard::routes())
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .layer(from_fn_with_state(app.clone(), authorize))

@@ -1,4 +1,4 @@
-//! The server itself: health, info, stats, metrics, virtual clock, OpenAPI, start page.
+//! The server itself: health, info, stats, metrics, virtual clock, OpenAPI.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -145,23 +145,4 @@ pub(super) const REAL_TIME: &str =
 /// `GET /openapi.json`
 pub(crate) async fn openapi(_: NoQuery) -> ApiResult {
     Ok(([(header::CONTENT_TYPE, JSON)], openapi::json()).into_response())
-}
-
-const START_PAGE: &str = "<!doctype html>
-<html lang=\"en\">
-<title>Longshore</title>
-<h1>Longshore</h1>
-<p>A durable job queue. This server speaks HTTP and JSON: see <a href=\"/openapi.json\">its description</a>,
-<a href=\"/v1/info\">info</a>, <a href=\"/v1/queues\">queues</a>, <a href=\"/v1/stats\">stats</a>, <a href=\"/metrics\">metrics</a>.</p>
-</html>
-";
-
-/// `GET /`
-pub(crate) async fn start_page() -> ApiResult {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ];
-    Ok((headers, START_PAGE).into_response())
 }

@@ -27,7 +27,11 @@ async fn health_info_and_start_page_are_served() {
     assert!(c.get("/metrics").await.text().contains("\nlongshore_store_writable 1\n"));
     let page = c.get("/").await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
-    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'self';") && !policy.contains("unsafe"), "{policy}");
+    assert_eq!(c.call("HEAD", "/", None).await.status, 200);
+    assert_eq!(c.get("/ui/nothing.js").await.problem(404, "not_found")["status"], 404);
+    assert_eq!(c.post("/", "{}").await.status, 405);
     assert_eq!(c.call("HEAD", "/v1/info", None).await.status, 200);
     server.stop().await;
 }

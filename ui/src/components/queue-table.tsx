@@ -1,0 +1,59 @@
+// The table of queues, on the overview and on its own page.
+
+import { Count, Icon } from "./basic";
+import { Spark } from "./chart";
+import { age, stats, workers } from "../lib/app";
+import { figure, parseDuration, shortDuration } from "../lib/format";
+import { link } from "../lib/router";
+import { queueSpark, sampleCount, share } from "../lib/series";
+import type { Queue } from "../lib/types";
+import { t } from "../strings";
+
+const LIVE_WORKER_MS = 120_000;
+
+/** Workers that claimed from a queue within two minutes. */
+export function workersOf(queue: string): number | null {
+  if (!workers.value) return null;
+  return workers.value.filter((worker) => worker.queues.includes(queue) && age(worker.last_seen_at) < LIVE_WORKER_MS).length;
+}
+
+function Row({ queue }: { queue: Queue }) {
+  void sampleCount.value;
+  const figures = stats.value?.queues[queue.name];
+  const spark = queueSpark(queue.name);
+  const failed = share(figures?.rates.failed ?? 0, figures?.rates.completed ?? 0) ?? 0;
+  const oldest = queue.oldest_scheduled_at ? age(queue.oldest_scheduled_at) : null;
+  const target = queue.settings.wait_target ? parseDuration(queue.settings.wait_target) : null;
+  const isLate = oldest !== null && target !== null && oldest > target;
+  const taking = workersOf(queue.name);
+  const counts = queue.counts;
+  return (
+    <tr>
+      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{taking === 0 && (counts.scheduled ?? 0) > 0 && !queue.paused ? <Icon name="alert" class="sev sev-1" label={t.why.no_worker} /> : null}</span></td>
+      <td class="r"><Count value={counts.scheduled ?? 0} /></td>
+      <td class="r hide-sm"><Count value={counts.running ?? 0} /></td>
+      <td class="r hide-sm"><Count value={counts.retrying ?? 0} /></td>
+      <td class="r hide-sm"><Count value={counts.failed ?? 0} /></td>
+      <td class="r hide-sm"><Count value={counts.dead_letter ?? 0} /></td>
+      <td class="r">{oldest === null ? <span class="zero">{t.time.none}</span> : <span class={isLate ? "bad" : ""}>{shortDuration(oldest)}</span>}</td>
+      <td class="r hide-sm hide-md">{target !== null ? shortDuration(target) : <span class="zero">{t.time.none}</span>}</td>
+      <td class="hide-sm"><span class="cell-r"><Spark values={spark.completed} label={`${t.queues.completedRate} ${t.queues.since}`} /><span class="w-num">{figures && figures.rates.completed ? figure(figures.rates.completed) : <span class="zero">0</span>}</span></span></td>
+      <td class="hide-sm"><span class="cell-r"><Spark values={spark.share} floor={2} kind={failed >= 5 ? "spark-bad" : "spark-calm"} label={`${t.queues.failedRate} ${t.queues.since}`} /><span class={`w-num ${failed >= 5 ? "bad" : ""}`}>{failed ? `${figure(failed)} %` : <span class="zero">0 %</span>}</span></span></td>
+      <td class="r hide-sm">{taking === null ? t.time.none : taking ? taking : <span class="zero">0</span>}</td>
+    </tr>
+  );
+}
+
+export function QueueTable({ queues }: { queues: Queue[] }) {
+  return (
+    <div class="scroll-x">
+      <table class="table queues-table">
+        <thead><tr>
+          <th scope="col">{t.common.queue}</th><th scope="col" class="r">{t.queues.waiting}</th><th scope="col" class="r hide-sm">{t.queues.running}</th><th scope="col" class="r hide-sm">{t.queues.retrying}</th><th scope="col" class="r hide-sm">{t.queues.failed}</th>
+          <th scope="col" class="r hide-sm">{t.queues.dead}</th><th scope="col" class="r">{t.queues.oldest}</th><th scope="col" class="r hide-sm hide-md">{t.queues.target}</th><th scope="col" class="r hide-sm">{t.queues.completedRate}</th><th scope="col" class="r hide-sm">{t.queues.failedRate}</th><th scope="col" class="r hide-sm">{t.queues.workers}</th>
+        </tr></thead>
+        <tbody>{queues.map((queue) => <Row key={queue.name} queue={queue} />)}</tbody>
+      </table>
+    </div>
+  );
+}

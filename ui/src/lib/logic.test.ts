@@ -1,0 +1,135 @@
+// Tests of the logic behind the pages.
+
+import { describe, expect, test } from "vitest";
+import { fromQueues, noWorker, sort } from "./attention";
+import { canBulk } from "./bulk";
+import { quote } from "./curl";
+import { compact, isRounded, lines, member, parseExact, pretty } from "./exact-json";
+import { parseFilter } from "./filters";
+import { bytes, duration, figure, parseDuration, relative, shortCount, shortDuration } from "./format";
+import { buildGraph, causes, depths, failedPath } from "./graph";
+import { groupJobs, sampleOf, shapeOf } from "./groups";
+import { histograms, parseMetrics, quantile } from "./metrics";
+import { rate, serverSeries, share } from "./series";
+import { at, flatten, read, set, without } from "./settings";
+import { EventParser } from "./sse";
+import { buildTimeline, gridTimes, lastRequeue } from "./timeline";
+import type { Attempt, Job, Member, Queue, Stats, Transition } from "./types";
+
+describe("exact JSON", () => {
+  test("numbers keep every digit", () => {
+    const text = '{"id":9007199254740993,"pi":3.14159265358979323846,"e":1E400,"list":[-0,1e-7]}';
+    expect(compact(parseExact(text))).toBe(text);
+    expect(isRounded("9007199254740993")).toBe(true);
+    expect(isRounded("9007199254740992")).toBe(false);
+    expect(isRounded("12.5")).toBe(false);
+  });
+  test("strings survive as characters, duplicate keys stay", () => {
+    const text = '{"a":"\\u003cscript\\u003e","a":"é\\n"}';
+    expect(parseExact(text)).toEqual({ kind: "object", entries: [{ key: "a", value: { kind: "string", text: "<script>" } }, { key: "a", value: { kind: "string", text: "é\n" } }] });
+  });
+  test.each(["", "{", "[1,]", "{'a':1}", "01", "nul", "\"\n\"", "[1] x"])("refuses %j", (text) => {
+    expect(() => parseExact(text)).toThrow(SyntaxError);
+  });
+  test("formatting reads back as the same value", () => {
+    const text = '{"a":[1,{"b":[]}],"c":{},"d":"x"}';
+    expect(compact(parseExact(pretty(parseExact(text))))).toBe(text);
+    expect(lines(parseExact("[]"))).toEqual([[{ text: "[", kind: "mark" }, { text: "]", kind: "mark" }]]);
+    expect(member(parseExact(text), "d")).toEqual({ kind: "string", text: "x" });
+  });
+});
+
+test("durations and numbers", () => {
+  expect(parseDuration("1h15m5s")).toBe(4_505_000);
+  expect(parseDuration("500ms")).toBe(500);
+  expect(parseDuration("soon")).toBeNull();
+  expect([duration(800), duration(209_000), duration(7_500_000), duration(20 * 86_400_000), shortDuration(209_000)]).toEqual(["0.8 s", "3 min 29 s", "2 h 5 min", "20 d", "3 min"]);
+  expect([shortCount(1_250_000), shortCount(12_408), figure(386.4), figure(0.06), bytes(261)]).toEqual(["1.25 M", "12,408", "386", "0.06", "261 bytes"]);
+  const now = Date.parse("2026-11-18T18:00:00Z");
+  expect([relative("2026-11-18T17:24:00Z", now), relative("2026-11-18T18:04:12Z", now), relative("2026-11-12T17:30:00Z", now)]).toEqual(["36 min ago", "in 4 min 12 s", "12 Nov 2026 17:30"]);
+});
+
+test("filters are read from words", () => {
+  expect(parseFilter("queue:mail tag:tenant:acme error:smtp_421")).toEqual({ filters: { queue: "mail", tag: "tenant:acme", error_code: "smtp_421" } });
+  expect(parseFilter("email.send")).toEqual({ filters: { type: "email.send" } });
+  expect(parseFilter("7F3A9C1E-52D0-4B8E-9A41-C06E2D94B7F5")).toEqual({ job: "7f3a9c1e-52d0-4b8e-9a41-c06e2d94b7f5" });
+  expect([canBulk({ queue: "a", state: "failed" }), canBulk({ workflow: "x" }), canBulk({})]).toEqual([true, false, false]);
+});
+
+test("events arrive in any chunks", () => {
+  const parser = new EventParser();
+  const text = ": hello\r\nid: 7\nevent: job\ndata: {\"a\":1}\n\nevent: gap\ndata: {}\n\n";
+  const found = [...text].flatMap((character) => parser.push(character));
+  expect(found).toEqual([{ event: "job", id: "7", data: '{"a":1}' }, { event: "gap", id: "7", data: "{}" }]);
+});
+
+test("settings are edited by path", () => {
+  const settings = { retry: { limit: 3, backoff: { base: "1s" } }, lease: "30s", max_queued: null };
+  expect(flatten(settings)).toEqual([{ path: "retry.limit", text: "3" }, { path: "retry.backoff.base", text: "1s" }, { path: "lease", text: "30s" }, { path: "max_queued", text: "null" }]);
+  expect(set(settings, "retry.backoff.base", "2s").retry).toEqual({ limit: 3, backoff: { base: "2s" } });
+  expect(without(settings, "retry.backoff.base")).toEqual({ retry: { limit: 3 }, lease: "30s", max_queued: null });
+  expect([read("5", 3), read("1m", "1s"), read("100", null), at(settings, "retry.limit")]).toEqual([5, "1m", 100, 3]);
+});
+
+const job = (over: Partial<Job>): Job => ({ id: "j", queue: "q", type: "t", state: "dead_letter", created_at: "2026-11-18T10:00:00.000Z", updated_at: "2026-11-18T10:00:00.000Z", completed_at: null, run_at: null, error: null, ...over }) as Job;
+
+test("dead letters group by code and shape", () => {
+  expect(shapeOf('card tok_8842 declared: "no funds" after 60 s')).toBe("card ‹id› declared: ‹text› after ‹n› s");
+  const error = (code: string, message: string) => ({ category: "permanent", code, message, cause: null, at: "" });
+  const groups = groupJobs([job({ id: "a", error: error("x", "n 1") }), job({ id: "b", error: error("x", "n 22") }), job({ id: "c", error: error("y", "n 1") })]);
+  expect(groups.map((group) => [group.code, group.count, group.ids])).toEqual([["x", 2, ["a", "b"]], ["y", 1, ["c"]]]);
+  expect(sampleOf(["a", "b", "c", "d", "e", "f"], 3)).toEqual(["a", "c", "e"]);
+});
+
+const queue = (over: Partial<Queue>): Queue => ({ name: "q", profile: "standard", settings: {}, paused: false, counts: {}, oldest_scheduled_at: null, ...over });
+
+test("attention follows from the server's answers", () => {
+  const items = fromQueues([queue({ paused: true, counts: { scheduled: 3 } }), queue({ name: "d", counts: { dead_letter: 2 } }), queue({ name: "calm", paused: true })]);
+  expect(items.map((item) => [item.code, item.queue])).toEqual([["paused_with_work", "q"], ["dead_letters", "d"]]);
+  const none = noWorker(queue({ counts: { scheduled: 1 } }), { state: "scheduled", runnable: false, ahead: 0, reasons: [{ code: "no_worker", types: ["a.b"], last_seen_at: null }] });
+  expect(sort([...items, ...none]).map((item) => item.severity)).toEqual(["error", "warning", "info"]);
+});
+
+test("series: rates, restarts, points of the server", () => {
+  expect([rate(10, 30, 2_000), rate(30, 5, 1_000), share(1, 3), share(0, 0)]).toEqual([10, null, 25, 0]);
+  const stats = { now: "", queues: {}, totals: { counts: {}, rates: {}, since_start: {}, series: [{ at: "2026-11-18T10:00:00.000Z", completed: 3, failed: 1, submitted: 4, depth: 2, wait: { p50: 0.1, p95: 1, p99: 2 } }] } } as unknown as Stats;
+  const series = serverSeries(stats)!;
+  expect([series.completed, series.failedShare, series.wait?.p95, series.depth]).toEqual([[3], [25], [1], { "": [2] }]);
+});
+
+const node = (ref: string, state: Member["state"], after: string[] = []): Member => ({ ref, id: ref, state, queue: "q", type: ref.split("-")[0]!, after, after_any: [] });
+
+test("the failed path leads to the cause and to what it ended", () => {
+  const members = [node("a", "completed"), node("b", "failed", ["a"]), node("c", "failed", ["b"]), node("d", "completed", ["a"])];
+  expect(causes(members)).toEqual({ cause: new Set(["b"]), propagated: new Set(["c"]) });
+  expect(failedPath(members)).toEqual(new Set(["a", "b", "c"]));
+  expect(buildGraph(members, false).edges.map((edge) => [edge.from, edge.to, edge.kind])).toEqual([["a", "b", "fail"], ["b", "c", "propagated"], ["a", "d", "done"]]);
+});
+
+test("a thousand jobs fold into few nodes", () => {
+  const members = [node("start", "completed"), ...Array.from({ length: 998 }, (_, index) => node(`part-${index}`, index < 500 ? "completed" : "running", ["start"])), node("end", "pending", Array.from({ length: 998 }, (_, index) => `part-${index}`))];
+  const graph = buildGraph(members, true);
+  expect(graph.nodes.map((item) => [item.label, item.members.length, item.state])).toEqual([["start", 1, "completed"], ["part", 998, "running"], ["end", 1, "pending"]]);
+  expect(depths(members).get("end")).toBe(2);
+});
+
+test("the timeline has spans, runs and the plan", () => {
+  const history: Transition[] = [{ from: null, to: "pending", at: "2026-11-18T10:00:00.000Z", cause: "create" }, { from: "pending", to: "scheduled", at: "2026-11-18T10:00:00.000Z", cause: "submit" }, { from: "scheduled", to: "running", at: "2026-11-18T10:00:05.000Z", cause: "claim" }, { from: "running", to: "retrying", at: "2026-11-18T10:00:10.000Z", cause: "fail" }];
+  const attempts = [{ id: "x", number: 1, started_at: "2026-11-18T10:00:05.000Z", ended_at: "2026-11-18T10:00:10.000Z", outcome: "failed", error: { code: "boom" } }] as Attempt[];
+  const now = Date.parse("2026-11-18T10:00:12.000Z");
+  const line = buildTimeline(job({ state: "retrying", run_at: "2026-11-18T10:01:00.000Z" }), history, attempts, [], now, null, (cause) => cause);
+  expect(line.spans.map((span) => [span.state, span.isOpen])).toEqual([["scheduled", false], ["running", false], ["retrying", true]]);
+  expect([line.runs[0]?.code, line.plan?.state, line.events.map((mark) => mark.text), lastRequeue(history)]).toEqual(["boom", "retrying", ["create"], null]);
+  expect(gridTimes(0, 60_000, 6)).toEqual([0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000]);
+});
+
+test("histograms of Prometheus", () => {
+  const text = '# HELP x\nlongshore_commit_seconds_bucket{le="0.001"} 50\nlongshore_commit_seconds_bucket{le="0.01"} 100\nlongshore_commit_seconds_bucket{le="+Inf"} 100\nlongshore_commit_seconds_sum 0.3\nlongshore_commit_seconds_count 100\n';
+  const [found] = histograms(parseMetrics(text));
+  expect([found?.count, quantile(found!, 0.5)]).toEqual([100, 0.001]);
+  expect(quantile(found!, 1)).toBeCloseTo(0.01);
+});
+
+test("shell words are quoted", () => {
+  expect([quote("email.send"), quote(`{"a":"it's"}`)]).toEqual(["email.send", `'{"a":"it'\\''s"}'`]);
+});

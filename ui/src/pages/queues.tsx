@@ -1,0 +1,57 @@
+// All queues.
+
+import { useState } from "preact/hooks";
+import { Button, Empty, Failure, Loading } from "../components/basic";
+import { errorText, Field, Modal } from "../components/dialog";
+import { QueueTable } from "../components/queue-table";
+import { call, mayOffer, segment } from "../lib/api";
+import { figuresError, queues } from "../lib/app";
+import { refresh } from "../lib/live";
+import { link, open } from "../lib/router";
+import { t } from "../strings";
+
+export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
+
+function CreateQueue({ close }: { close: () => void }) {
+  const [name, setName] = useState("");
+  const [profile, setProfile] = useState("standard");
+  const [failure, setFailure] = useState<string | null>(null);
+  const create = async (event: Event) => {
+    event.preventDefault();
+    try {
+      await call("PUT", `v1/queues/${segment(name)}`, { body: { profile } });
+      refresh();
+      close();
+      open(link(["queues", name]));
+    } catch (error) {
+      setFailure(errorText(error));
+    }
+  };
+  return (
+    <Modal label={t.queues.createTitle} close={close}>
+      <form class="form" onSubmit={create}>
+        <h2>{t.queues.createTitle}</h2>
+        <Field label={t.queues.name} hint={t.queues.nameHint} error={failure}><input class="input mono" value={name} onInput={(event) => setName(event.currentTarget.value)} required data-autofocus /></Field>
+        <Field label={t.queues.profile}><select class="input" value={profile} onChange={(event) => setProfile(event.currentTarget.value)}>{PROFILES.map((value) => <option key={value}>{value}</option>)}</select></Field>
+        <div class="acts"><Button onClick={close}>{t.common.close}</Button><Button kind="btn-primary" type="submit" disabled={!name}>{t.queues.createAct}</Button></div>
+      </form>
+    </Modal>
+  );
+}
+
+export function Queues() {
+  const [isCreating, setCreating] = useState(false);
+  const rows = queues.value;
+  return (
+    <main class="page" id="content" tabIndex={-1}>
+      <div class="page-head"><h1>{t.queues.title}</h1>{rows ? <span class="count">{rows.length}</span> : null}
+        <div class="right">{mayOffer("PUT", "v1/queues/q") ? <Button icon="plus" kind="btn-primary" onClick={() => setCreating(true)}>{t.queues.create}</Button> : null}</div>
+      </div>
+      <section class="card">
+        {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
+          : rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={`longshore submit -q mail -t email.send -p '{"to":"ann"}'`} />}
+      </section>
+      {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
+    </main>
+  );
+}

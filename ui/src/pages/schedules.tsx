@@ -1,0 +1,85 @@
+// All schedules: when they fire next, how their last ticks ended, pause and run now.
+
+import { useState } from "preact/hooks";
+import { Button, Empty, Failure, Loading, Time } from "../components/basic";
+import { errorText } from "../components/dialog";
+import { ScheduleForm } from "../components/schedule-form";
+import { get, mayOffer, post, segment } from "../lib/api";
+import { refresh } from "../lib/live";
+import { useResource } from "../lib/resource";
+import { link, open } from "../lib/router";
+import type { Schedule, Tick } from "../lib/types";
+import { toast } from "../lib/ui";
+import { t } from "../strings";
+
+const OUTCOME: Record<string, string> = { fired: "s-completed", skipped_overlap: "s-retrying", skipped_misfire: "s-retrying", refused: "s-failed" };
+
+/** The last ticks as a strip, the oldest on the left. */
+export function TickStrip({ ticks }: { ticks: Tick[] }) {
+  const shown = ticks.slice(0, 24).reverse();
+  return <span class="strip">{shown.map((tick, index) => <i key={index} class={OUTCOME[tick.outcome] ?? ""} title={`${tick.due_at} ${t.schedules.outcomes[tick.outcome] ?? tick.outcome}`} />)}<span class="sr">{shown.map((tick) => t.schedules.outcomes[tick.outcome] ?? tick.outcome).join(", ")}</span></span>;
+}
+
+/** Cron expression or period in words. */
+export function rule(schedule: Schedule): string {
+  return schedule.cron ?? t.schedules.every(schedule.every ?? "");
+}
+
+/** Submits the job of a schedule now. */
+export async function trigger(name: string): Promise<void> {
+  try {
+    const answer = await post<{ id: string }>(`v1/schedules/${segment(name)}/trigger`);
+    toast(t.schedules.triggered, "done", { label: t.common.open, run: () => open(link(["jobs", answer.id])) });
+    refresh();
+  } catch (error) {
+    toast(errorText(error), "error");
+  }
+}
+
+function Strip({ name }: { name: string }) {
+  const ticks = useResource<{ ticks: Tick[] }>(`ticks ${name}`, () => get(`v1/schedules/${segment(name)}/ticks`), 5_000);
+  return ticks.data ? <TickStrip ticks={ticks.data.ticks} /> : null;
+}
+
+export function Schedules() {
+  const list = useResource<{ schedules: Schedule[]; next: string | null }>("schedules", () => get("v1/schedules?limit=500"));
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [isCreating, setCreating] = useState(false);
+  const rows = list.data?.schedules ?? [];
+  const chosen = rows.filter((schedule) => selected.has(schedule.name));
+  const toggle = (name: string) => setSelected((old) => {
+    const next = new Set(old);
+    if (!next.delete(name)) next.add(name);
+    return next;
+  });
+  const may = mayOffer("POST", "v1/schedules/s/pause");
+  const each = async (verb: "pause" | "resume") => {
+    for (const schedule of chosen) await post(`v1/schedules/${segment(schedule.name)}/${verb}`).catch((error: unknown) => toast(errorText(error), "error"));
+    setSelected(new Set());
+    list.reload();
+  };
+  const one = (schedule: Schedule) => post(`v1/schedules/${segment(schedule.name)}/${schedule.paused ? "resume" : "pause"}`).then(list.reload, (error: unknown) => toast(errorText(error), "error"));
+  return (
+    <main class="page" id="content" tabIndex={-1}>
+      <div class="page-head"><h1>{t.schedules.title}</h1>{list.data ? <span class="count">{rows.length}</span> : null}<div class="right">{list.data && mayOffer("PUT", "v1/schedules/s") ? <Button kind="btn-primary" icon="plus" onClick={() => setCreating(true)}>{t.schedules.create}</Button> : null}</div></div>
+      <section class="card">
+        {!list.data ? (list.error ? <Failure error={list.error} what={t.schedules.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="schedules" title={t.schedules.empty} text={t.schedules.emptyText} command={`longshore schedules put nightly --cron '0 3 * * *' -q reports -t report.build`} /> : (
+          <div class="scroll-x"><table class="table">
+            <thead><tr>{may ? <th scope="col"><span class="sr">{t.jobsPage.select}</span></th> : null}<th scope="col">{t.schedules.name}</th><th scope="col">{t.schedules.when}</th><th scope="col" class="hide-sm">{t.schedules.zone}</th><th scope="col" class="hide-sm">{t.common.queue}</th><th scope="col" class="hide-sm">{t.common.type}</th><th scope="col" class="hide-sm">{t.schedules.last}</th><th scope="col" class="r">{t.schedules.next}</th><th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th></tr></thead>
+            <tbody>{rows.map((schedule) => (
+              <tr key={schedule.name} class={selected.has(schedule.name) ? "sel" : ""}>
+                {may ? <td><input class="check" type="checkbox" aria-label={`${t.jobsPage.select} ${schedule.name}`} checked={selected.has(schedule.name)} onChange={() => toggle(schedule.name)} /></td> : null}
+                <td><span class="cell"><a class="qname" href={link(["schedules", schedule.name])}>{schedule.name}</a>{schedule.paused ? <span class="tag" title={schedule.pause_note ?? undefined}>{t.schedules.paused}</span> : null}</span></td>
+                <td><code>{rule(schedule)}</code></td><td class="hide-sm muted">{schedule.timezone}</td><td class="hide-sm"><a class="link" href={link(["queues", schedule.queue])}>{schedule.queue}</a></td><td class="hide-sm"><code>{schedule.job.type}</code></td>
+                <td class="hide-sm"><Strip name={schedule.name} /></td><td class="r">{schedule.paused ? <span class="zero">{t.time.none}</span> : <Time at={schedule.next[0] ?? null} />}</td>
+                <td class="r"><span class="cell-r">{mayOffer("POST", "v1/schedules/s/trigger") ? <Button kind="btn-sm" onClick={() => trigger(schedule.name)}>{t.schedules.trigger}</Button> : null}{may ? <Button kind="btn-sm hide-sm" onClick={() => one(schedule)}>{schedule.paused ? t.schedules.resume : t.schedules.pause}</Button> : null}</span></td>
+              </tr>
+            ))}</tbody>
+          </table></div>
+        )}
+      </section>
+      {chosen.length ? <section class="bulk"><div class="head">{t.schedules.selected(chosen.length)}</div><div class="acts"><Button onClick={() => each("resume")}>{t.schedules.resumeAll(chosen.length)}</Button><Button kind="btn-go" onClick={() => each("pause")}>{t.schedules.pauseAll(chosen.length)}</Button></div></section> : null}
+      {isCreating ? <ScheduleForm schedule={null} close={() => (setCreating(false), list.reload())} /> : null}
+    </main>
+  );
+}

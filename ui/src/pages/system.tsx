@@ -1,0 +1,45 @@
+// The server itself: store, durability, disk, clock, latencies of the store.
+
+import { Empty, Failure, Loading } from "../components/basic";
+import { send, url } from "../lib/api";
+import { figuresError, info, stats } from "../lib/app";
+import { bytes, count, duration } from "../lib/format";
+import { refresh } from "../lib/live";
+import { histograms, parseMetrics, quantile } from "../lib/metrics";
+import { useResource } from "../lib/resource";
+import { t } from "../strings";
+
+function Rows({ rows }: { rows: [string, preact.ComponentChildren][] }) {
+  return <dl class="kv">{rows.map(([name, value]) => <div class="kv-row" key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+}
+
+function Latencies() {
+  const text = useResource<string>("metrics", () => send("GET", "metrics").then((response) => response.text()), 4_000);
+  if (!text.data) return text.error ? <Failure error={text.error} what={t.system.what} retry={text.reload} /> : <Loading />;
+  const found = histograms(parseMetrics(text.data)).filter((item) => item.count > 0);
+  if (!found.length) return <Empty icon="info" title={t.system.none} />;
+  return (
+    <div class="scroll-x"><table class="table dense">
+      <thead><tr><th scope="col">{t.system.metric}</th><th scope="col" class="r">{t.system.count}</th><th scope="col" class="r">{t.system.mean}</th><th scope="col" class="r">{t.system.p50}</th><th scope="col" class="r">{t.system.p99}</th></tr></thead>
+      <tbody>{found.slice(0, 14).map((item) => <tr key={item.name + item.labels}><td class="metric-name"><code>{item.name.replace(/^longshore_/, "")}</code> <span class="faint hide-sm">{item.labels}</span></td><td class="r">{count(item.count)}</td><td class="r">{duration((item.sum / item.count) * 1000)}</td><td class="r">{duration(quantile(item, 0.5) * 1000)}</td><td class="r">{duration(quantile(item, 0.99) * 1000)}</td></tr>)}</tbody>
+    </table></div>
+  );
+}
+
+export function System() {
+  const server = info.value;
+  if (!server) return <main class="page" id="content" tabIndex={-1}><div class="page-head"><h1>{t.system.title}</h1></div><section class="card">{figuresError.value ? <Failure error={figuresError.value} what={t.system.title} retry={refresh} /> : <Loading />}</section></main>;
+  const { store } = server;
+  const since = stats.value?.totals.since_start;
+  return (
+    <main class="page" id="content" tabIndex={-1}>
+      <div class="page-head"><h1>{t.system.title}</h1></div>
+      <div class="grid-3">
+        <section class="card"><div class="card-head"><h2>{t.system.server}</h2></div><Rows rows={[[t.system.version, server.version], [t.system.api, server.api], [t.system.uptime, server.uptime], [t.system.clock, server.virtual_clock ? t.system.virtual : t.system.real], [t.system.profile, server.default_profile], [t.system.auto, server.auto_queues ? t.system.autoYes : t.system.autoNo]]} /></section>
+        <section class="card"><div class="card-head"><h2>{t.system.store}</h2></div><Rows rows={[[t.system.kind, store.kind], [t.system.accepts, store.writable ? <span class="good">{t.system.accepted}</span> : <span class="bad">{t.system.refused}: {store.refusing}</span>], [t.system.durability, store.durability], [t.system.free, store.free_bytes === null ? t.time.none : bytes(store.free_bytes)], [t.system.reserve, store.reserve_bytes === null ? t.time.none : bytes(store.reserve_bytes)]]} /></section>
+        <section class="card"><div class="card-head"><h2>{t.system.since}</h2></div><Rows rows={since ? [[t.system.submitted, count(since.submitted)], [t.system.claimed, count(since.claimed)], [t.system.completed, count(since.completed)], [t.system.failed, count(since.failed)]] : []} /><div class="card-head"><h2>{t.system.links}</h2></div><p class="card-body link-list"><a class="link" href={url("openapi.json")}>{t.system.openapi}</a><a class="link" href={url("metrics")}>{t.system.metrics}</a></p></section>
+      </div>
+      <section class="card"><div class="card-head"><h2>{t.system.what}</h2><div class="right">{t.system.commitText}</div></div><Latencies /></section>
+    </main>
+  );
+}

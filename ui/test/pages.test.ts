@@ -1,0 +1,236 @@
+// Every page against the real server, in virtual time and below a path prefix.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { checkAccessibility, checkWidth, start, type Harness } from "./harness";
+
+let h: Harness;
+const ids: Record<string, string> = {};
+
+beforeAll(async () => {
+  h = await start("--virtual-clock");
+  const api = h.server.api;
+  ids.big = (await api.submit("mail", '{"type":"email.send","payload":{"id":9007199254740993,"name":"<b>x</b>"},"tags":{"tenant":"acme"}}')).id;
+  ids.binary = (await api.submit("mail", { type: "email.raw", payload_base64: "AAECA//+" })).id;
+  ids.delayed = (await api.submit("reports", { type: "report.build", payload: {}, delay: "1h" })).id;
+  await api.submit("charges", Array.from({ length: 8 }, (_, index) => ({ type: "card.charge", payload: { index } })));
+  for (const job of await api.claim("charges", "charger-1", 8)) await api.fail(job, "card_declined", `card tok_${1000 + job.seq} declined`, "permanent");
+  await api.put("v1/queues/charges", { settings: { retry: { on_permanent: "dead_letter" } } });
+  await api.submit("charges", Array.from({ length: 8 }, (_, index) => ({ type: "card.charge", payload: { index } })));
+  for (const job of await api.claim("charges", "charger-1", 8)) await api.fail(job, "card_declined", `card tok_${1000 + job.seq} declined`, "permanent");
+  const flow = await api.post("v1/workflows", { name: "month end", jobs: [{ ref: "collect", queue: "flow", type: "collect" }, { ref: "charge", queue: "flow", type: "charge", after: ["#collect"] }, { ref: "post", queue: "flow", type: "post", after: ["#charge"] }, { ref: "audit", queue: "flow", type: "audit", after: ["#collect"] }] });
+  ids.flow = flow.id;
+  const [collect] = await api.claim("flow", "flow-1");
+  await api.complete(collect);
+  const [charge] = await api.claim("flow", "flow-1", 1, ["charge"]);
+  await api.fail(charge, "declined", "no funds", "permanent");
+  await api.post("v1/queues/reports/pause");
+}, 60_000);
+afterAll(async () => {
+  await h?.stop();
+});
+
+const PAGES: [path: () => string, heading: string][] = [
+  [() => "overview", "Overview"], [() => "queues", "Queues"], [() => "queues/mail", "mail"], [() => "jobs", "Jobs"], [() => `jobs/${ids.big}`, "email.send"], [() => "dead-letters", "Dead letters"], [() => "workflows", "Workflows"],
+  [() => `workflows/${ids.flow}`, "month end"], [() => "workers", "Workers"], [() => "system", "System"], [() => "submit", "Submit a job"], [() => "schedules", "Schedules"], [() => "webhooks", "Webhooks"], [() => "tokens", "Tokens and audit"],
+];
+
+test("every page renders, is accessible, and fits a phone", async () => {
+  const page = await h.open("overview");
+  const phone = await h.open("overview", { width: 390, dark: true });
+  for (const [path, heading] of PAGES) {
+    for (const [window, name] of [[page, "desktop"], [phone, "phone"]] as const) {
+      await window.goto(`${h.url}#/${path()}`);
+      await window.getByRole("heading", { level: 1, name: heading }).waitFor();
+      await window.locator(".skel").waitFor({ state: "detached" });
+      await checkAccessibility(window, `${path()} ${name}`);
+      if (name === "phone") await checkWidth(window, path());
+    }
+  }
+  expect(h.troubles).toEqual([]);
+  await page.close();
+  await phone.close();
+}, 120_000);
+
+test("a number keeps its digits and binary is shown as hex", async () => {
+  const page = await h.open(`jobs/${ids.big}`);
+  await page.locator(".code .exact", { hasText: "9007199254740993" }).waitFor();
+  await page.goto(`${h.url}#/jobs/${ids.binary}`);
+  await page.getByText("00 01 02 03 ff fe").waitFor();
+  await page.close();
+});
+
+test("filters and states are in the URL, keys select and open", async () => {
+  const page = await h.open("jobs");
+  await page.getByLabel("Filter", { exact: true }).fill("queue:charges type:card.charge");
+  await page.keyboard.press("Enter");
+  await page.locator("tbody tr").nth(15).waitFor();
+  expect(page.url()).toContain("queue=charges");
+  await page.getByRole("link", { name: /^Dead letter 8/ }).click();
+  await page.locator("tbody tr").nth(7).waitFor();
+  await page.locator("tbody tr").nth(8).waitFor({ state: "detached" });
+  await page.locator("main").focus();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  await page.getByText("1 job selected").waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: "card.charge" }).waitFor();
+  await page.close();
+});
+
+test("only legal actions are offered, and they work", async () => {
+  const page = await h.open(`jobs/${ids.delayed}`);
+  await page.getByText("The queue is paused.").waitFor();
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.locator(".pill", { hasText: "Scheduled" }).waitFor();
+  expect(await page.getByRole("button", { name: "Run now" }).count()).toBe(0);
+  await page.getByRole("button", { name: "Edit", exact: true }).click();
+  await page.getByLabel("Priority").selectOption("high");
+  await page.getByRole("button", { name: "Save changes" }).click();
+  await page.locator(".facts dd", { hasText: "high" }).waitFor();
+  await page.getByRole("button", { name: "Cancel…" }).click();
+  await page.getByRole("button", { name: "Cancel job" }).click();
+  await page.locator(".pill", { hasText: "Cancelled" }).waitFor();
+  await page.getByRole("button", { name: "Requeue" }).click();
+  await page.locator(".pill", { hasText: "Scheduled" }).waitFor();
+  await page.getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("link", { name: "Duplicate…" }).click();
+  await page.getByRole("heading", { level: 1, name: "Duplicate the job" }).waitFor();
+  await page.getByLabel("Payload (JSON)").fill('{"n": 12345678901234567890}');
+  await page.getByRole("button", { name: "Submit job" }).click();
+  await page.locator(".code .exact", { hasText: "12345678901234567890" }).waitFor();
+  await page.close();
+});
+
+test("a queue is paused, resumed and changed; locks are shown", async () => {
+  const page = await h.open("queues/mail");
+  await page.getByRole("button", { name: "Pause", exact: true }).click();
+  await page.locator(".pill", { hasText: "paused" }).waitFor();
+  await page.getByRole("button", { name: "Resume", exact: true }).click();
+  await page.locator(".pill", { hasText: "paused" }).waitFor({ state: "detached" });
+  await page.getByLabel("retry.limit").fill("7");
+  await page.getByRole("button", { name: "Save 1 change" }).click();
+  await page.getByText("Queue mail saved").waitFor();
+  expect((await h.server.api.get("v1/queues/mail")).settings.retry.limit).toBe(7);
+  await h.server.api.put("v1/queues/letters", { profile: "document" });
+  await page.goto(`${h.url}#/queues/letters`);
+  await page.getByLabel("fencing").selectOption("optional");
+  await page.getByRole("button", { name: "Save 1 change" }).click();
+  await page.locator(".setting.is-locked", { hasText: "fencing" }).waitFor();
+  await page.close();
+});
+
+test("a group of dead letters is requeued after a canary", async () => {
+  const page = await h.open("dead-letters");
+  await page.locator(".groups .big", { hasText: "8" }).waitFor();
+  await page.getByRole("button", { name: "Requeue 5 as a canary" }).click();
+  await page.getByRole("button", { name: "Requeue 3 after it" }).waitFor();
+  for (const job of await h.server.api.claim("charges", "charger-2", 5)) await h.server.api.complete(job);
+  await page.getByRole("button", { name: "Requeue the other 3" }).click();
+  await page.getByText("3 jobs requeued").waitFor();
+  expect((await h.server.api.get("v1/stats")).queues.charges.counts.dead_letter ?? 0).toBe(0);
+  await page.close();
+});
+
+test("everything that matches is treated after a dry run", async () => {
+  await h.server.api.submit("bulk", Array.from({ length: 130 }, () => ({ type: "bulk.item", payload: {} })));
+  const page = await h.open("jobs?queue=bulk&state=scheduled");
+  await page.locator("tbody tr").nth(99).waitFor();
+  await page.getByLabel("Select all listed jobs").check();
+  await page.getByRole("button", { name: "Select everything that matches" }).click();
+  await page.getByRole("button", { name: "Cancel 130…" }).click();
+  await page.getByRole("button", { name: "Cancel 130 jobs" }).click();
+  await page.getByText("130 jobs cancelled").waitFor();
+  expect((await h.server.api.get("v1/stats")).queues.bulk.counts.cancelled).toBe(130);
+  await page.close();
+});
+
+test("workers are told to be quiet, to resume and to stop", async () => {
+  const page = await h.open("workers");
+  const row = page.getByRole("row", { name: /flow-1/ });
+  await row.getByRole("button", { name: "Quiet" }).click();
+  await row.getByText("quiet", { exact: true }).waitFor();
+  await row.getByRole("button", { name: "Resume" }).click();
+  await row.getByText("runs", { exact: true }).waitFor();
+  await row.getByRole("button", { name: "Stop…" }).click();
+  await page.getByRole("button", { name: "Stop worker" }).click();
+  await row.getByText("stops", { exact: true }).waitFor();
+  await page.close();
+});
+
+test("the failed path of a workflow is marked and retried", async () => {
+  const page = await h.open(`workflows/${ids.flow}`);
+  await page.locator(".node.root", { hasText: "charge" }).waitFor();
+  await page.locator(".node.prop", { hasText: "post" }).waitFor();
+  await page.getByRole("button", { name: "Retry what failed (2)" }).click();
+  await page.locator(".node.root").waitFor({ state: "detached" });
+  await page.close();
+});
+
+test("a graph of 1,000 jobs is folded and unfolds without a frozen page", async () => {
+  const parts = Array.from({ length: 998 }, (_, index) => ({ ref: `part-${index}`, queue: "big", type: `part.${index % 5}`, after: ["#start"] }));
+  const flow = await h.server.api.post("v1/workflows", { name: "thousand", jobs: [{ ref: "start", queue: "big", type: "start" }, ...parts, { ref: "end", queue: "big", type: "end", after: parts.map((part) => `#${part.ref}`) }] });
+  const page = await h.open(`workflows/${flow.id}`);
+  await page.locator(".graph[data-nodes='7']").waitFor();
+  await page.getByRole("button", { name: "Fold groups" }).click();
+  await page.locator(".graph[data-nodes='1000']").waitFor();
+  await page.close();
+}, 60_000);
+
+test("the virtual clock is advanced from the banner", async () => {
+  const page = await h.open("overview");
+  const before = Date.parse((await h.server.api.get("v1/clock")).now);
+  await page.getByRole("button", { name: "+1 min" }).click();
+  await page.locator(".toast").waitFor();
+  expect(Date.parse((await h.server.api.get("v1/clock")).now)).toBe(before + 60_000);
+  await page.close();
+});
+
+test("a change appears by itself; a paused page waits", async () => {
+  const page = await h.open("jobs?queue=live");
+  await page.getByText("No job matches").waitFor();
+  await h.server.api.submit("live", { type: "live.first", payload: {} });
+  await page.getByRole("link", { name: /live.first/ }).waitFor({ timeout: 4_000 });
+  await page.keyboard.press("p");
+  await page.locator(".live[data-live=paused]").waitFor();
+  await h.server.api.submit("live", { type: "live.second", payload: {} });
+  await page.locator(".live .lag").waitFor();
+  expect(await page.getByRole("link", { name: /live.second/ }).count()).toBe(0);
+  await page.keyboard.press("p");
+  await page.getByRole("link", { name: /live.second/ }).waitFor();
+  await page.close();
+});
+
+test("palette, keys and saved views", async () => {
+  const page = await h.open("overview");
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox").fill("charges");
+  await page.getByRole("option", { name: "Queue charges", exact: false }).last().click();
+  await page.getByRole("heading", { level: 1, name: "charges" }).waitFor();
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("g");
+  await page.keyboard.press("j");
+  await page.getByRole("heading", { level: 1, name: "Jobs" }).waitFor();
+  await page.getByRole("link", { name: /^Failed/ }).click();
+  await page.getByRole("button", { name: "Save view" }).click();
+  await page.getByLabel("Name of the view").fill("what failed");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByRole("button", { name: "Saved views" }).click();
+  await page.getByRole("link", { name: "what failed" }).waitFor();
+  await page.close();
+});
+
+test("the page asks for a token and sends it", async () => {
+  const page = await h.open("system");
+  await page.route("**/v1/**", (route) => (route.request().headers().authorization === "Bearer lsk_a_b" ? route.continue() : route.fulfill({ status: 401, contentType: "application/problem+json", body: '{"status":401,"code":"unauthorized","detail":"no token"}' })));
+  await page.goto("about:blank");
+  await page.goto(`${h.url}#/queues`);
+  await page.getByLabel("Token", { exact: true }).fill("lsk_a_b");
+  await page.getByRole("button", { name: "Use this token" }).click();
+  await page.getByRole("link", { name: "charges" }).waitFor();
+  expect(await page.evaluate("sessionStorage.getItem('longshore.token')")).toBe("lsk_a_b");
+  await page.close();
+});
