@@ -26,12 +26,14 @@ const COMMIT_SEQ: &str = "commit_seq";
 const LIVE_JOBS: &str = "live_jobs";
 /// Only in stores in real time.
 const CLOCK_FLOOR: &str = "clock_floor";
+/// Latest time of a commit that an unclean stop may have lost. Only in stores in real time.
+const LOST_UNTIL: &str = "lost_until";
 /// Only in backups.
 const BACKUP: &str = "backup";
 
 /// All keys that a store may contain.
-pub(crate) const META_KEYS: [&str; 9] =
-    [ID_KEY, CLOCK_MODE, EPOCH, NEXT_SEQ, TOTALS, COMMIT_SEQ, LIVE_JOBS, CLOCK_FLOOR, BACKUP];
+pub(crate) const META_KEYS: [&str; 10] =
+    [ID_KEY, CLOCK_MODE, EPOCH, NEXT_SEQ, TOTALS, COMMIT_SEQ, LIVE_JOBS, CLOCK_FLOOR, LOST_UNTIL, BACKUP];
 
 /// Length of the checksum behind each value.
 const CHECKSUM_BYTES: usize = 4;
@@ -147,13 +149,26 @@ pub(crate) fn bump_commit_seq(connection: &Connection, commit_seq: i64, synced_s
 
 /// Returns the time of the last commit, or `None` in virtual time and before the first commit.
 pub(crate) fn clock_floor(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
-    let Some(stored) = find_bytes(connection, CLOCK_FLOOR)? else { return Ok(None) };
-    let stored = stored.try_into().map_err(|_| corrupt(CORRUPT_META))?;
-    Ok(Some(Timestamp::from_millis(i64::from_le_bytes(stored))))
+    find_time(connection, CLOCK_FLOOR)
 }
 
 pub(crate) fn set_clock_floor(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     set_integer(connection, CLOCK_FLOOR, now.as_millis())
+}
+
+/// Returns the latest time of a commit that was lost by an unclean stop before the last open.
+pub(crate) fn lost_until(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    find_time(connection, LOST_UNTIL)
+}
+
+pub(crate) fn set_lost_until(connection: &Connection, time: Timestamp) -> rusqlite::Result<()> {
+    set_integer(connection, LOST_UNTIL, time.as_millis())
+}
+
+fn find_time(connection: &Connection, key: &str) -> Result<Option<Timestamp>, StoreError> {
+    let Some(stored) = find_bytes(connection, key)? else { return Ok(None) };
+    let stored = stored.try_into().map_err(|_| corrupt(CORRUPT_META))?;
+    Ok(Some(Timestamp::from_millis(i64::from_le_bytes(stored))))
 }
 
 /// Returns the expected number of rows in `live_jobs`, or `None` if the last commit did not count.

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use crate::clock_floor::ClockFloor;
 use crate::error::{DiskErrorKind, classify, corrupt, sql};
 use crate::key_order::KeyOrderCheck;
 use crate::live_index::LiveIndex;
@@ -26,7 +27,7 @@ use crate::sqlite::{Location, open_immutable};
 use crate::sync_policy::UNSYNCED_MAX;
 use crate::system;
 use crate::wal;
-use crate::wal_checkpoint::{count_wal_frames, truncate_wal};
+use crate::wal_checkpoint::{NewEpoch, count_wal_frames, truncate_wal};
 use crate::watermark::{self, WatermarkFile, WatermarkRead};
 
 /// Records that the scan hands over at once.
@@ -153,13 +154,17 @@ pub(crate) fn checkpoint_on_open(
     watermark: &Mutex<WatermarkFile>,
     stop: LastStop,
     now: Timestamp,
+    floor: Option<ClockFloor>,
 ) -> Result<OpenCheckpoint, StoreError> {
     let stored_epoch = meta::integer(connection, meta::EPOCH)?.max(1).unsigned_abs();
     let new_epoch = match stop {
         LastStop::Clean => None,
-        LastStop::Unclean => Some(LeaseVersion::next_epoch(stored_epoch, now)),
+        LastStop::Unclean => Some(NewEpoch {
+            epoch: LeaseVersion::next_epoch(stored_epoch, now),
+            lost_until: floor.map(|floor| floor.ended_by),
+        }),
     };
-    let epoch = new_epoch.unwrap_or(stored_epoch);
+    let epoch = new_epoch.map_or(stored_epoch, |new| new.epoch);
     match truncate_wal(connection, meta::commit_seq(connection)?, new_epoch, watermark) {
         Ok(wal_frames) => Ok(OpenCheckpoint { wal_frames, epoch, is_epoch_unsaved: false }),
         // The frames stay in the WAL until the disk has space.

@@ -36,7 +36,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::cache_budget::{CacheBudget, DEFAULT_CACHE_BYTES};
-use crate::clock_floor;
+use crate::clock_floor::{self, ClockFloor};
 use crate::data_dir::DataDir;
 use crate::directives;
 use crate::disk_reserve::{DiskReserve, DiskSpace};
@@ -137,8 +137,7 @@ struct Recovered {
     engine: longshore_engine::Engine,
     indexes: Arc<Indexes>,
     shared: Arc<SharedState>,
-    clock_floor: Option<Timestamp>,
-    stop: LastStop,
+    clock_floor: Option<ClockFloor>,
     checkpoint: OpenCheckpoint,
 }
 
@@ -156,7 +155,7 @@ impl EmbeddedStore {
             Location::File(path) => path,
         };
         let files = StoreFiles::attach(path, options.wal_chunk_bytes, options.disk_observer.clone());
-        let Recovered { connection, engine, indexes, shared, clock_floor, stop, checkpoint } =
+        let Recovered { connection, engine, indexes, shared, clock_floor, checkpoint } =
             recover(&options, database, &files)?;
         let disk_space = match &options.location {
             StoreLocation::Memory => DiskSpace::in_memory(),
@@ -196,7 +195,7 @@ impl EmbeddedStore {
             syncs: SyncPolicy::new(files, options.sync_claims),
             unsaved_epoch: Some(checkpoint.epoch).filter(|_| checkpoint.is_epoch_unsaved),
         };
-        writer.extend_leases(clock_floor, stop)?;
+        writer.extend_leases(clock_floor)?;
         writer.persist_queues()?;
         let work = move || writer.run(requests);
         let thread = Builder::new().name("longshore-writer".to_owned()).spawn(work).map_err(StoreError::not_applied)?;
@@ -262,7 +261,7 @@ fn recover(options: &EmbeddedOptions, database: &Location, files: &Arc<StoreFile
     let watermark = WatermarkFile::open(database, meta::id_key(&connection)?, Arc::clone(files))?;
     let shared = Arc::new(SharedState { watermark: Mutex::new(watermark), ..SharedState::default() });
     let now = options.clock.now();
-    let checkpoint = recovery::checkpoint_on_open(database, &connection, &shared.watermark, stop, now)?;
+    let checkpoint = recovery::checkpoint_on_open(database, &connection, &shared.watermark, stop, now, clock_floor)?;
     let dictionary = crate::dictionary::load(&connection)?;
     let lease_floor = LeaseVersion::floor(checkpoint.epoch);
     let engine_options = longshore_engine::EngineOptions { lease_floor, ..options.engine };
@@ -275,7 +274,7 @@ fn recover(options: &EmbeddedOptions, database: &Location, files: &Arc<StoreFile
     }
     shared.directives.replace(directives::load(&connection)?);
     let indexes = Arc::new(Indexes::load(&connection, dictionary, live)?);
-    Ok(Recovered { connection, engine, indexes, shared, clock_floor, stop, checkpoint })
+    Ok(Recovered { connection, engine, indexes, shared, clock_floor, checkpoint })
 }
 
 fn writer_died() -> ErrorText {

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use longshore_core::time::Timestamp;
 use longshore_store::StoreError;
 use longshore_store::clock::monotonic;
 use longshore_vfs::StoreFiles;
@@ -376,6 +377,15 @@ pub(crate) fn checkpoint_with_watermark(
     checkpoint(connection, "PASSIVE")
 }
 
+/// What recovery stores after an unclean stop, before the WAL is emptied: an empty WAL looks like a
+/// clean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewEpoch {
+    pub epoch: u64,
+    /// Latest time of a commit that may be lost. `None` in virtual time.
+    pub lost_until: Option<Timestamp>,
+}
+
 /// Copies the whole WAL into the database and truncates it. Returns its frames.
 ///
 /// The checkpoint follows a commit of its own, so the copied pages carry a number above the last
@@ -385,7 +395,7 @@ pub(crate) fn checkpoint_with_watermark(
 pub(crate) fn truncate_wal(
     connection: &Connection,
     commit_seq: i64,
-    new_epoch: Option<u64>,
+    new_epoch: Option<NewEpoch>,
     watermark: &Mutex<WatermarkFile>,
 ) -> rusqlite::Result<i64> {
     let wal_pages = count_wal_frames(connection)?;
@@ -393,8 +403,11 @@ pub(crate) fn truncate_wal(
         let transaction = connection.unchecked_transaction()?;
         // The frames before this commit may not be synced: the sync of this commit covers them.
         meta::bump_commit_seq(&transaction, commit_seq + 1, CommitRecord::NONE_SYNCED)?;
-        if let Some(epoch) = new_epoch {
+        if let Some(NewEpoch { epoch, lost_until }) = new_epoch {
             meta::set_integer(&transaction, meta::EPOCH, epoch.cast_signed())?;
+            if let Some(lost_until) = lost_until {
+                meta::set_lost_until(&transaction, lost_until)?;
+            }
         }
         transaction.commit()?;
         advance_watermark(watermark, commit_seq + 1)?;

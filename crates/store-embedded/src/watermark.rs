@@ -271,7 +271,8 @@ mod tests {
     fn open_refuses_a_wal_that_lost_checkpointed_frames() {
         let home = tempfile::tempdir().unwrap();
         let (location, writer) = filled(home.path());
-        checkpoint_on_open(&location, &writer, &Mutex::default(), LastStop::Clean, Timestamp::from_millis(0)).unwrap();
+        checkpoint_on_open(&location, &writer, &Mutex::default(), LastStop::Clean, Timestamp::from_millis(0), None)
+            .unwrap();
         commit(&writer, 10);
         let wal = wal_path(&home.path().join(DATABASE));
         let short = fs::metadata(&wal).unwrap().len();

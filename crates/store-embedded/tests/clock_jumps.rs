@@ -179,6 +179,25 @@ fn leases_keep_their_remaining_time_after_a_kill() {
 
 /// The extended leases and the new clock floor are one commit. A killed start does not extend
 /// twice.
+/// The first start after a power cut is interrupted when the WAL is empty again. The next start
+/// must still refuse leases that a lost commit may have replaced.
+#[test]
+fn a_second_power_cut_revives_no_lease() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (store, _) = open_at(home.path(), START);
+    let claimed = run_one(&store, terms(1, None));
+    // Whether a commit at this expiry is lost is unknown.
+    let unclean = copy_of(home.path());
+    let (first, _) = open_at(unclean.path(), START + 5_000);
+    let interrupted = copy_of(unclean.path());
+    std::fs::write(interrupted.path().join("longshore.db-wal"), []).expect("the WAL is emptied");
+    let (second, _) = open_at(interrupted.path(), START + 10_000);
+    for store in [first, second] {
+        let verdict = complete(&store, &claimed);
+        assert!(matches!(verdict, Err(Refusal::StaleLease(_))), "{verdict:?}");
+    }
+}
+
 #[test]
 fn leases_are_extended_once() {
     let home = tempfile::tempdir().expect("a directory");

@@ -136,7 +136,12 @@ impl Simulation {
             return;
         }
         let copy = common::copy_of(self.directory.path());
-        let diagnosis = examine(copy.path()).expect("the store can be examined");
+        let diagnosis = match examine(copy.path()) {
+            Ok(diagnosis) => diagnosis,
+            // The cut interrupted the creation of the store, as in `run_round`.
+            Err(_) if self.history.is_empty() => return,
+            Err(error) => panic!("the store can be examined: {error}"),
+        };
         assert_eq!(diagnosis.problems, Vec::<String>::new());
         let place = StoreLocation::Directory(copy.path().canonicalize().expect("a directory"));
         let options = EmbeddedOptions {

@@ -1,4 +1,4 @@
--- Ends sessions of nodes that hold the lock of the schema and have waited for their client for long.
+-- Ends sessions of nodes that hold the lock of the schema and have long waited for their client.
 SELECT pg_terminate_backend(activity.pid)
 FROM pg_locks AS held
 JOIN pg_stat_activity AS activity ON activity.pid = held.pid

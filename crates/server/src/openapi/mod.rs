@@ -207,7 +207,6 @@ fn method_name(method: &HttpMethod) -> String {
 fn path_parameter(path: &str, name: &str) -> String {
     match name {
         "id" if path.starts_with("/v1/deliveries") => "Id of the delivery.".to_owned(),
-        "name" => "Name of the endpoint.".to_owned(),
         "id" => format!("Id of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
         "name" => format!("Name of the {}.", path.split('/').nth(2).unwrap_or_default().trim_end_matches('s')),
         name => format!("Name of the {name}."),
