@@ -68,8 +68,7 @@ impl EngineState {
 
     /// Adds a schedule, or requests that it is read again.
     fn touch(&mut self, name: &ScheduleName, revision: Option<u64>) {
-        let entry =
-            self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None });
+        let entry = self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None });
         if revision.is_none() || entry.revision != revision {
             entry.revision = revision;
             self.set_due(name, Some(AT_ONCE));
@@ -140,7 +139,8 @@ impl ScheduleEngine {
 
     async fn process_at_once(&self, store: &dyn Store) -> Result<(), StoreError> {
         let due = self.due_at(store.now());
-        let results = stream::iter(&due).map(|name| self.process(store, name)).buffer_unordered(CONCURRENCY);
+        let process = |name: ScheduleName| async move { self.process(store, &name).await };
+        let results = stream::iter(due).map(process).buffer_unordered(CONCURRENCY);
         results.fold(Ok(()), |all, one| async move { all.and(one) }).await
     }
 

@@ -184,8 +184,7 @@ impl StoredSchedule {
         for (index, ProcessedTick { tick, job }) in ticks.iter().enumerate() {
             if index >= dropped {
                 let value = encode_tick(tick, *job);
-                let change =
-                    SystemChange::put(SystemKind::Tick, tick_key(name, progress.ticks), Expected::Any, value);
+                let change = SystemChange::put(SystemKind::Tick, tick_key(name, progress.ticks), Expected::Any, value);
                 changes.push(SystemChange { append_job_ids: job.is_some(), ..change });
             }
             progress.ticks += 1;

@@ -70,7 +70,13 @@ struct TickBatch {
 }
 
 impl TickBatch {
-    fn new(stored: &StoredSchedule, plan: &[PlannedTick], is_overlapping: bool, jobs_max: usize, now: Timestamp) -> Self {
+    fn new(
+        stored: &StoredSchedule,
+        plan: &[PlannedTick],
+        is_overlapping: bool,
+        jobs_max: usize,
+        now: Timestamp,
+    ) -> Self {
         let mut batch = Self { ticks: Vec::new(), submissions: Vec::new() };
         for planned in plan.iter().take(TICKS_KEPT) {
             let (due_at, outcome) = match planned {
@@ -128,7 +134,8 @@ impl TickBatch {
 /// Returns the job of a tick; an error is the detail of the refusal.
 fn submission(stored: &StoredSchedule, due_at: Timestamp, now: Timestamp) -> Result<Submission, Arc<str>> {
     let schedule = &stored.schedule;
-    let mut job = new_job(&schedule.job).map_err(|error| Arc::from(format!("{}: {}", error.code.code(), error.detail)))?;
+    let mut job =
+        new_job(&schedule.job).map_err(|error| Arc::from(format!("{}: {}", error.code.code(), error.detail)))?;
     let delay = match job.start {
         Start::Now | Start::At(_) => longshore_core::Duration::ZERO,
         Start::In(delay) => delay,

@@ -18,7 +18,10 @@ async fn examples_of_requests_are_valid() {
             if example.is_null() {
                 continue;
             }
-            let path = path.replace("{id}", "6f1d2c3b-0000-4000-8000-000000000001").replace("{queue}", "email").replace("{name}", "nightly");
+            let path = path
+                .replace("{id}", "6f1d2c3b-0000-4000-8000-000000000001")
+                .replace("{queue}", "email")
+                .replace("{name}", "nightly");
             // A claim that finds no job would wait.
             let body = example.to_string().replace("\"wait\":\"20s\"", "\"wait\":\"0s\"");
             let response = c.call(&method.to_uppercase(), &path, Some(&body)).await;
