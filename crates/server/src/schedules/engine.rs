@@ -139,7 +139,8 @@ impl ScheduleEngine {
 
     async fn process_at_once(&self, store: &dyn Store) -> Result<(), StoreError> {
         let due = self.due_at(store.now());
-        let results = stream::iter(&due).map(|name| self.process(store, name)).buffer_unordered(CONCURRENCY);
+        let process = |name: ScheduleName| async move { self.process(store, &name).await };
+        let results = stream::iter(due).map(process).buffer_unordered(CONCURRENCY);
         results.fold(Ok(()), |all, one| async move { all.and(one) }).await
     }
 

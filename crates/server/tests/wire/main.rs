@@ -27,6 +27,7 @@ mod openapi;
 mod problems;
 mod queues;
 mod restart;
+mod schedules;
 mod settle_in_claim;
 mod submit;
 mod system;

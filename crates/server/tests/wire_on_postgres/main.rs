@@ -35,6 +35,8 @@ mod lists;
 mod long_polling;
 #[path = "../wire/queues.rs"]
 mod queues;
+#[path = "../wire/schedules.rs"]
+mod schedules;
 #[path = "../wire/settle_in_claim.rs"]
 mod settle_in_claim;
 #[path = "../wire/submit.rs"]
