@@ -9,7 +9,7 @@ import { JobHandle } from "./handle.js";
 import type { Submitted } from "./handle.js";
 import type { JobDefinition, NewJob } from "./job.js";
 import { parseJson, stringifyJson } from "./json.js";
-import type { JobRecord, JobState, SubmitOptions } from "./records.js";
+import type { DeliveryRecord, JobRecord, JobState, SubmitOptions, WebhookRecord } from "./records.js";
 import { toCamelCase, toSnakeCase } from "./records.js";
 import { withRetries } from "./retry.js";
 import { Transport } from "./transport.js";
@@ -216,6 +216,57 @@ export class Client {
     return this.call("PUT", `/v1/queues/${encodeURIComponent(name)}`, { body: toSnakeCase(options) });
   }
 
+  /** Creates or replaces a webhook endpoint. The answer that creates it has its secret. */
+  async putWebhook(
+    name: string,
+    options: { url: string; events?: string[]; queues?: string[]; enabled?: boolean },
+  ): Promise<WebhookRecord> {
+    return (await this.call("PUT", webhookPath(name), { body: options })) as WebhookRecord;
+  }
+
+  /** Returns a webhook endpoint, without its secret. */
+  async getWebhook(name: string): Promise<WebhookRecord> {
+    return (await this.call("GET", webhookPath(name))) as WebhookRecord;
+  }
+
+  /** Returns the webhook endpoints by name. */
+  async listWebhooks(): Promise<WebhookRecord[]> {
+    return ((await this.call("GET", "/v1/webhooks")) as { webhooks: WebhookRecord[] }).webhooks;
+  }
+
+  /** Deletes a webhook endpoint. Its pending deliveries fail. */
+  async deleteWebhook(name: string): Promise<void> {
+    await this.call("DELETE", webhookPath(name));
+  }
+
+  /** Gives an endpoint a new secret. The old one signs too for 24 hours. */
+  async rotateWebhook(name: string): Promise<WebhookRecord> {
+    return (await this.call("POST", `${webhookPath(name)}/rotate`, { body: {} })) as WebhookRecord;
+  }
+
+  /** Sends `webhook.test` to an endpoint, once. */
+  async testWebhook(name: string): Promise<DeliveryRecord> {
+    return (await this.call("POST", `${webhookPath(name)}/test`, { body: {} })) as DeliveryRecord;
+  }
+
+  /** Returns deliveries to an endpoint, newest first. */
+  async webhookDeliveries(name: string, options: { limit?: number } = {}): Promise<DeliveryRecord[]> {
+    const path = `${webhookPath(name)}/deliveries?limit=${options.limit ?? 100}`;
+    return ((await this.call("GET", path)) as { deliveries: DeliveryRecord[] }).deliveries;
+  }
+
+  /** Returns deliveries about a job, oldest first. */
+  async jobDeliveries(id: string): Promise<DeliveryRecord[]> {
+    const path = `/v1/jobs/${encodeURIComponent(id)}/deliveries`;
+    return ((await this.call("GET", path)) as { deliveries: DeliveryRecord[] }).deliveries;
+  }
+
+  /** Attempts a delivery again, with the same `webhook-id`. */
+  async redeliver(id: string): Promise<DeliveryRecord> {
+    const path = `/v1/deliveries/${encodeURIComponent(id)}/redeliver`;
+    return (await this.call("POST", path, { body: {} })) as DeliveryRecord;
+  }
+
   /** Sends one request of the HTTP API and returns the parsed answer. Repeats it where that is safe. */
   async call(method: HttpRequest["method"], path: string, options: CallOptions = {}): Promise<unknown> {
     const text = await this.callForText(method, path, options);
@@ -245,6 +296,10 @@ export class Client {
   [Symbol.dispose](): void {
     this.close();
   }
+}
+
+function webhookPath(name: string): string {
+  return `/v1/webhooks/${encodeURIComponent(name)}`;
 }
 
 /** Returns the positions of the jobs of each queue. */

@@ -21,7 +21,17 @@ export { silentLogger, stderrLogger } from "./logger.js";
 export type { LogFields, LogLevel, Logger } from "./logger.js";
 export { Completed, Failed, Released, Snoozed, permanent, release, snooze, temporary } from "./outcome.js";
 export type { FailureCategory, FailureDetails, Outcome, TemporaryOptions } from "./outcome.js";
-export type { JobError, JobRecord, JobState, Priority, RetrySettings, SubmitOptions, Tags } from "./records.js";
+export type {
+  DeliveryRecord,
+  JobError,
+  JobRecord,
+  JobState,
+  Priority,
+  RetrySettings,
+  SubmitOptions,
+  Tags,
+  WebhookRecord,
+} from "./records.js";
 export type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.js";
 export { Worker } from "./worker.js";
 export type { BatchOptions, RunOptions, WorkerOptions } from "./worker.js";

@@ -120,3 +120,31 @@ function convert(value: unknown, rename: (key: string) => string): unknown {
   const pairs = Object.entries(value).filter(([, item]) => item !== undefined);
   return Object.fromEntries(pairs.map(([key, item]) => [rename(key), OPAQUE.has(key) ? item : convert(item, rename)]));
 }
+
+/** An endpoint of webhooks, with the names of the API. */
+export interface WebhookRecord {
+  name: string;
+  url: string | null;
+  events: string[];
+  queues: string[];
+  enabled: boolean;
+  disabled_reason: string | null;
+  created_at: string;
+  updated_at: string;
+  previous_secret_until: string | null;
+  /** Only in the answer that creates the secret. */
+  secret?: string;
+}
+
+/** One message to one receiver. */
+export interface DeliveryRecord {
+  id: string;
+  job: string | null;
+  webhook: string;
+  url: string | null;
+  event: string;
+  state: "pending" | "delivered" | "failed";
+  created_at: string;
+  attempts: { at: string; status: number | null; error: string | null; duration_ms: number }[];
+  next_at: string | null;
+}

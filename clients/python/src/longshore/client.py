@@ -7,6 +7,7 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from urllib.parse import quote, urlencode
@@ -237,6 +238,59 @@ class Client:
         """Cancels all jobs of a workflow that have not ended."""
         return await self._record("POST", f"/v1/workflows/{quote(workflow_id)}/cancel", {})
 
+    # Webhooks
+
+    async def put_webhook(
+        self,
+        name: str,
+        url: str,
+        *,
+        events: Sequence[str] | None = None,
+        queues: Sequence[str] | None = None,
+        enabled: bool | None = None,
+    ) -> Record:
+        """Creates or replaces a webhook endpoint. The answer that creates it has its secret."""
+        fields = {"url": url, "events": events, "queues": queues, "enabled": enabled}
+        body = {key: value for key, value in fields.items() if value is not None}
+        return await self._record("PUT", _webhook_path(name), body)
+
+    async def get_webhook(self, name: str) -> Record:
+        """Returns a webhook endpoint, without its secret."""
+        return await self._record("GET", _webhook_path(name))
+
+    async def list_webhooks(self) -> list[Record]:
+        """Returns the webhook endpoints by name."""
+        webhooks: list[Record] = (await self.request("GET", "/v1/webhooks"))["webhooks"]
+        return webhooks
+
+    async def delete_webhook(self, name: str) -> None:
+        """Deletes a webhook endpoint. Its pending deliveries fail."""
+        await self.request("DELETE", _webhook_path(name))
+
+    async def rotate_webhook(self, name: str) -> Record:
+        """Gives an endpoint a new secret. The old one signs too for 24 hours."""
+        return await self._record("POST", f"{_webhook_path(name)}/rotate", {})
+
+    async def test_webhook(self, name: str) -> Record:
+        """Sends `webhook.test` to an endpoint, once."""
+        return await self._record("POST", f"{_webhook_path(name)}/test", {})
+
+    async def webhook_deliveries(self, name: str, *, limit: int = 100) -> list[Record]:
+        """Returns deliveries to an endpoint, newest first."""
+        page = await self.request("GET", f"{_webhook_path(name)}/deliveries?limit={limit}")
+        deliveries: list[Record] = page["deliveries"]
+        return deliveries
+
+    async def job_deliveries(self, job_id: str) -> list[Record]:
+        """Returns deliveries about a job, oldest first."""
+        page = await self.request("GET", f"/v1/jobs/{quote(job_id)}/deliveries")
+        deliveries: list[Record] = page["deliveries"]
+        return deliveries
+
+    async def redeliver(self, delivery_id: str) -> Record:
+        """Attempts a delivery again, with the same `webhook-id`."""
+        return await self._record("POST", f"/v1/deliveries/{quote(delivery_id)}/redeliver", {})
+
     async def _record(self, method: str, path: str, body: Any = None) -> Record:
         record: Record = await self.request(method, path, body)
         return record
@@ -300,6 +354,10 @@ class WorkflowHandle:
     async def cancel(self) -> Record:
         """Cancels all jobs of the workflow that have not ended."""
         return await self.client.cancel_workflow(self.id)
+
+
+def _webhook_path(name: str) -> str:
+    return f"/v1/webhooks/{quote(name, safe='')}"
 
 
 def _job_type(job: JobType[Any, Any] | str) -> JobType[Any, Any]:

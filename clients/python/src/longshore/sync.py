@@ -8,7 +8,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -135,6 +135,50 @@ class SyncClient:
     def get_workflow(self, workflow_id: str) -> Record:
         """Returns a workflow with the states of its jobs."""
         return _LOOP_THREAD.run(self.client.get_workflow(workflow_id))
+
+    def put_webhook(
+        self,
+        name: str,
+        url: str,
+        *,
+        events: Sequence[str] | None = None,
+        queues: Sequence[str] | None = None,
+        enabled: bool | None = None,
+    ) -> Record:
+        """Creates or replaces a webhook endpoint. The answer that creates it has its secret."""
+        return _LOOP_THREAD.run(self.client.put_webhook(name, url, events=events, queues=queues, enabled=enabled))
+
+    def get_webhook(self, name: str) -> Record:
+        """Returns a webhook endpoint, without its secret."""
+        return _LOOP_THREAD.run(self.client.get_webhook(name))
+
+    def list_webhooks(self) -> list[Record]:
+        """Returns the webhook endpoints by name."""
+        return _LOOP_THREAD.run(self.client.list_webhooks())
+
+    def delete_webhook(self, name: str) -> None:
+        """Deletes a webhook endpoint. Its pending deliveries fail."""
+        _LOOP_THREAD.run(self.client.delete_webhook(name))
+
+    def rotate_webhook(self, name: str) -> Record:
+        """Gives an endpoint a new secret. The old one signs too for 24 hours."""
+        return _LOOP_THREAD.run(self.client.rotate_webhook(name))
+
+    def test_webhook(self, name: str) -> Record:
+        """Sends `webhook.test` to an endpoint, once."""
+        return _LOOP_THREAD.run(self.client.test_webhook(name))
+
+    def webhook_deliveries(self, name: str, *, limit: int = 100) -> list[Record]:
+        """Returns deliveries to an endpoint, newest first."""
+        return _LOOP_THREAD.run(self.client.webhook_deliveries(name, limit=limit))
+
+    def job_deliveries(self, job_id: str) -> list[Record]:
+        """Returns deliveries about a job, oldest first."""
+        return _LOOP_THREAD.run(self.client.job_deliveries(job_id))
+
+    def redeliver(self, delivery_id: str) -> Record:
+        """Attempts a delivery again, with the same `webhook-id`."""
+        return _LOOP_THREAD.run(self.client.redeliver(delivery_id))
 
 
 class SyncHandle(Generic[R]):
