@@ -150,7 +150,7 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
     text.family(
         "longshore_http_requests_denied_total",
         "counter",
-        "requests that were not admitted: no valid token, or a foreign host name",
+        "Requests that were not admitted: no valid token, or a foreign host name.",
     );
     text.unlabelled("longshore_http_requests_denied_total", app.metrics.denied.load(Ordering::Relaxed));
     text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
