@@ -15,6 +15,8 @@ SDKS ?= rust python typescript
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
 	test-typescript setup-typescript programs \
+.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
+	test-typescript setup-typescript programs ui test-ui screenshots setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
 	regenerate-fixtures
 
@@ -22,6 +24,7 @@ help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
 
 run: ## builds the server and starts it on 127.0.0.1:7070 with its data in ./longshore-data
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory ui; else echo "without Node.js the server is built without its dashboard"; fi
 	@echo "building the server; the first build compiles all dependencies and takes a few minutes"
 	env -u CARGO_INCREMENTAL cargo build --profile quick --package longshore-cli
 	@echo "starting target/quick/longshore on 127.0.0.1:7070 with its data in ./longshore-data; Ctrl-C stops it"
@@ -74,6 +77,26 @@ test-sdk: test-typescript ## checks the workers of the SDKs against the server; 
 # single packages selects other features, and would compile every crate again.
 programs:
 	@cargo test --quiet --workspace --no-run
+
+# Files of the dashboard. `cargo build` embeds them if they exist.
+ui: ## builds the dashboard into ui/dist; needs Node.js 20.19 or later
+	cd ui && npm ci --silent --no-audit --no-fund
+	cd ui && npm --silent run build
+
+setup-ui: setup-typescript
+	@command -v chromium >/dev/null || test -n "$${CHROMIUM:-}" || { \
+		echo "setup: installing chromium"; \
+		(apt-get update -qq && apt-get install -y -qq chromium fonts-inter fonts-jetbrains-mono) >/dev/null \
+			|| { echo "setup: cannot install chromium (install it by hand and set CHROMIUM to its program)"; exit 1; }; \
+	}
+
+# The server that the tests start has the dashboard of this build in it.
+test-ui: setup-ui ui programs ## checks the dashboard: types, size, logic, and every page in a real browser
+	cd ui && npm --silent run check && npm --silent run unit
+	cd ui && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run browser
+
+screenshots: setup-ui ui programs ## takes the pictures of docs/dashboard.md again, into docs/images
+	cd ui && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run screenshots
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core

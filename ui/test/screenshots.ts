@@ -22,7 +22,7 @@ async function shoot(h: Harness, name: string, path: string, ready: (page: Page)
 const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const pick = <T>(list: T[]): T => list[Math.floor(Math.random() * list.length)]!;
 const TENANTS = ["lantern", "blue-heron", "northpier", "saltmarsh", "tidewater"];
-const KINDS: [queue: string, type: string, share: number][] = [["mail", "email.send", 5], ["mail", "email.receipt", 3], ["images", "image.resize", 4], ["search-index", "index.push", 6], ["invoices", "invoice.charge", 2], ["reports", "report.build", 1]];
+const KINDS: [queue: string, type: string, share: number][] = [["mail", "email.send", 5], ["mail", "email.receipt", 3], ["images", "image.resize", 4], ["images", "image.transcode", 0.4], ["search-index", "index.push", 6], ["invoices", "invoice.charge", 2], ["reports", "report.build", 1]];
 const FAILURES: [string, string][] = [["smtp_421", "4.7.0 too many messages, slow down"], ["db_timeout", "statement timeout after 60000 ms"], ["upstream_5xx", "rates.internal answered 503"]];
 
 /** Submits and works for some seconds, so that the charts have something to show. */
@@ -74,11 +74,11 @@ test("pictures under load", async () => {
   await pause(42_000);
   for (const [page, name] of [[light, "overview-light"], [dark, "overview-dark"], [phone, "overview-dark-390"], [narrow, "overview-light-390"]] as const) await page.screenshot({ path: join(folder, `${name}.png`) });
   await work;
-  await shoot(h, "jobs", "jobs?queue=mail", async (page) => {
+  await shoot(h, "jobs", "jobs?queue=mail&state=retrying", async (page) => {
     await page.locator("tbody tr").nth(20).waitFor();
     await page.getByLabel("Select all listed jobs").check();
     await page.getByRole("button", { name: "Select everything that matches" }).click();
-    await page.getByText(/can be deleted/).waitFor();
+    await page.getByText(/can be cancelled/).waitFor();
   });
   await shoot(h, "dead-letters", "dead-letters?queue=payments", async (page) => {
     await page.locator(".groups li").nth(2).waitFor();

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { mayOffer, post } from "../lib/api";
-import { dryRun, runOnFilter, runOnIds, type BulkAction, type Filter, type Progress } from "../lib/bulk";
+import { dryRun, narrow, runOnFilter, runOnIds, type BulkAction, type Filter, type Progress } from "../lib/bulk";
 import { count } from "../lib/format";
 import { refresh } from "../lib/live";
 import type { Job } from "../lib/types";
@@ -32,7 +32,10 @@ export function BulkBar({ chosen, filter, clear }: Props) {
   useEffect(() => {
     setDry({});
     if (!filter) return;
-    for (const action of ACTIONS) dryRun(action, filter).then((result) => setDry((old) => ({ ...old, [action]: result })), () => undefined);
+    for (const action of ACTIONS) {
+      const part = narrow(action, filter);
+      if (part) dryRun(action, part).then((result) => setDry((old) => ({ ...old, [action]: result })), () => undefined);
+    }
   }, [key]);
 
   const legal = (action: BulkAction) => chosen.filter((job) => job.actions.includes(action));
@@ -44,7 +47,8 @@ export function BulkBar({ chosen, filter, clear }: Props) {
     report({ done: 0, refused: 0, total: filter ? null : amount(action), isOver: false, operation: null });
     try {
       const total = filter && !dry[action]?.more ? amount(action) : null;
-      const end = filter ? await runOnFilter(action, filter, total, report, () => isStopped.current) : await runOnIds(action, legal(action).map((job) => job.id), report, () => isStopped.current);
+      const part = filter ? narrow(action, filter) : null;
+      const end = part ? await runOnFilter(action, part, total, report, () => isStopped.current) : await runOnIds(action, legal(action).map((job) => job.id), report, () => isStopped.current);
       announce(action, end, isStopped.current);
     } catch (error) {
       toast(errorText(error), "error");
@@ -73,7 +77,7 @@ export function BulkBar({ chosen, filter, clear }: Props) {
     <section class="bulk" aria-label={t.jobsPage.select}>
       <div>
         <div class="head">{filter ? t.jobsPage.allMatch.split(",")[0] : t.jobsPage.selected(chosen.length)}</div>
-        <div class="sub">{filter ? <>{t.jobsPage.dryRun}: {ACTIONS.filter((action) => dry[action]).map((action) => t.jobsPage.dryResult(label(action), t.jobsPage.past[action]!)).join(", ")}</> : ACTIONS.filter((action) => amount(action)).map((action) => t.jobsPage.dryResult(label(action), t.jobsPage.past[action]!)).join(", ")}</div>
+        <div class="sub">{filter ? <>{t.jobsPage.dryRun}: {ACTIONS.filter((action) => dry[action]?.matched).map((action) => t.jobsPage.dryResult(label(action), t.jobsPage.past[action]!)).join(", ")}</> : ACTIONS.filter((action) => amount(action)).map((action) => t.jobsPage.dryResult(label(action), t.jobsPage.past[action]!)).join(", ")}</div>
       </div>
       <div class="sep" />
       <div class="acts">

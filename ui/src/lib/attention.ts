@@ -7,6 +7,7 @@ import type { AttentionItem, Info, Job, Queue, Why } from "./types";
 export interface Attention { items: AttentionItem[]; source: "server" | "page" }
 
 const QUEUES_MAX = 12;
+const TYPES_MAX = 4;
 let isOffered: boolean | null = null;
 
 /** Loads the list, most severe first. */
@@ -52,16 +53,16 @@ export function fromQueues(queues: Queue[]): AttentionItem[] {
   return items;
 }
 
-/** Asks the server why the newest ready job of each queue does not run. */
+/** Asks the server why the newest ready jobs of each queue do not run, one of each type. */
 async function fromWhy(queues: Queue[]): Promise<AttentionItem[]> {
   const waiting = queues.filter((queue) => (queue.counts.scheduled ?? 0) > 0 && !queue.paused);
   const found = await Promise.all(waiting.slice(0, QUEUES_MAX).map(async (queue) => {
     try {
-      const { jobs } = await get<{ jobs: Pick<Job, "id" | "type">[] }>(`v1/jobs${query({ queue: queue.name, state: "scheduled", limit: 1, fields: "id,type" })}`);
-      const job = jobs[0];
-      if (!job) return [];
-      const why = await get<Why>(`v1/jobs/${job.id}/why`);
-      return noWorker(queue, why);
+      const { jobs } = await get<{ jobs: Pick<Job, "id" | "type">[] }>(`v1/jobs${query({ queue: queue.name, state: "scheduled", limit: 100, fields: "id,type" })}`);
+      const ofType = new Map(jobs.map((job) => [job.type, job.id]));
+      const answers = await Promise.all([...ofType.values()].slice(0, TYPES_MAX).map((id) => get<Why>(`v1/jobs/${id}/why`)));
+      const items = answers.flatMap((why) => noWorker(queue, why));
+      return items.filter((item, index) => items.findIndex((other) => other.type === item.type) === index);
     } catch {
       return [];
     }

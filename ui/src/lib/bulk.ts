@@ -17,6 +17,18 @@ export function canBulk(filter: Filter): boolean {
   return keys.length > 0 && keys.every((key) => BULK_FILTERS.includes(key));
 }
 
+/** States from which an action is possible at all; the server decides about each job. */
+const STATES_OF: Record<BulkAction, string[]> = {
+  requeue: ["failed", "dead_letter", "cancelled"], cancel: ["pending", "scheduled", "delayed", "running", "retrying"], delete: ["completed", "failed", "dead_letter", "cancelled"],
+};
+
+/** Narrows a filter to the states of an action; `null` if none is left. */
+export function narrow(action: BulkAction, filter: Filter): Filter | null {
+  const wanted = filter.state ? filter.state.split(",") : STATES_OF[action];
+  const states = wanted.filter((state) => STATES_OF[action].includes(state));
+  return states.length ? { ...filter, state: states.join(",") } : null;
+}
+
 /** Counts what an action would treat. */
 export async function dryRun(action: BulkAction, filter: Filter): Promise<{ matched: number; more: boolean }> {
   if (mayOffer("POST", "v1/operations")) {

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { fromQueues, noWorker, sort } from "./attention";
-import { canBulk } from "./bulk";
+import { canBulk, narrow } from "./bulk";
 import { quote } from "./curl";
 import { compact, isRounded, lines, member, parseExact, pretty } from "./exact-json";
 import { parseFilter } from "./filters";
@@ -54,6 +54,7 @@ test("filters are read from words", () => {
   expect(parseFilter("email.send")).toEqual({ filters: { type: "email.send" } });
   expect(parseFilter("7F3A9C1E-52D0-4B8E-9A41-C06E2D94B7F5")).toEqual({ job: "7f3a9c1e-52d0-4b8e-9a41-c06e2d94b7f5" });
   expect([canBulk({ queue: "a", state: "failed" }), canBulk({ workflow: "x" }), canBulk({})]).toEqual([true, false, false]);
+  expect([narrow("requeue", { queue: "a" })?.state, narrow("requeue", { state: "running" }), narrow("cancel", { state: "running,failed" })]).toEqual(["failed,dead_letter,cancelled", null, { state: "running" }]);
 });
 
 test("events arrive in any chunks", () => {
