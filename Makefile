@@ -14,8 +14,6 @@ PYTHON ?= python3
 SDKS ?= rust python typescript
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
-	test-typescript setup-typescript programs \
-.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python update-python-lock \
 	test-typescript setup-typescript programs ui test-ui screenshots setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
 	regenerate-fixtures

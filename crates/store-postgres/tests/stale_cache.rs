@@ -20,12 +20,13 @@ use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::Workflow;
 use longshore_engine::{
-    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted, Ticked,
+    AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, Heartbeat, Settlement, SubmitRequest, Submitted,
+    SystemKind, Ticked,
 };
 use longshore_store::query::{JobQuery, MemberQuery, Page, QueuePosition, WorkflowPage, WorkflowQuery};
 use longshore_store::{
     ChangeFeed, Clock, Grant, JobRef, Park, QueueStats, ReportedWorker, SeenWorker, SettledGrant, Store, StoreFuture,
-    StoreHealth, StoreReader, VirtualClock,
+    StoreHealth, StoreReader, SystemQuery, SystemRecord, SystemRefusal, SystemWrite, SystemWritten, VirtualClock,
 };
 use longshore_store_postgres::{Connections, PostgresOptions, PostgresStore};
 use longshore_testkit::conformance::{self, StoreFixture};
@@ -154,6 +155,10 @@ impl Store for TwoNodes {
         self.one().announce_schedule(name, change, at)
     }
 
+    fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {
+        self.one().write_system(write)
+    }
+
     fn wakeups(&self) -> ChangeFeed {
         self.one().wakeups()
     }
@@ -170,6 +175,14 @@ impl StoreReader for TwoNodes {
 
     fn reported_workers(&self, since: Timestamp) -> StoreFuture<'_, Vec<ReportedWorker>> {
         self.one().reported_workers(since)
+    }
+
+    fn system_records(&self, query: SystemQuery) -> StoreFuture<'_, Vec<SystemRecord>> {
+        self.one().system_records(query)
+    }
+
+    fn system_version(&self, kind: SystemKind) -> StoreFuture<'_, u64> {
+        self.one().system_version(kind)
     }
 
     fn health(&self) -> StoreFuture<'_, StoreHealth> {
