@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, bench, clock, completions, dead_letters, doctor, health, jobs, migrate, migrate_store, queues, restore,
-    serve, submit, top, work, workers, workflows,
+    schedules, serve, submit, top, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -49,6 +49,9 @@ pub(crate) enum CliCommand {
     /// Inspect, create and change queues
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
+    /// Inspect, create and change schedules
+    #[command(subcommand)]
+    Schedules(schedules::SchedulesCommand),
     /// List, requeue and delete dead letters
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
@@ -80,6 +83,7 @@ impl CliCommand {
             Self::Submit(submit) => submit.run(context),
             Self::Jobs(jobs) => jobs.run(context),
             Self::Queues(queues) => queues.run(context),
+            Self::Schedules(schedules) => schedules.run(context),
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
