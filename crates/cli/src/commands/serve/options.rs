@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use longshore_api::Duration;
 use longshore_api::queue::PutQueue;
+use longshore_api::schedule::PutSchedule;
 use longshore_core::profile::Profile;
 use longshore_store_embedded::DEFAULT_CACHE_BYTES;
 use serde::Deserialize;
@@ -133,6 +134,7 @@ pub(super) struct ServeConfig {
     pub(super) log_format: LogFormat,
     /// Queues that are declared at the start, by name.
     pub(super) queues: BTreeMap<String, PutQueue>,
+    pub(super) schedules: BTreeMap<String, PutSchedule>,
 }
 
 /// A layer, and the function that names its options in messages.
@@ -145,9 +147,9 @@ impl ServeConfig {
     /// Merges the layers. Messages name the flag, variable or key of a wrong value.
     pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, CliError> {
         let config = flags.config.or_else(|| non_empty(&environment, "config").map(PathBuf::from));
-        let (file, queues) = match &config {
+        let (file, declared) = match &config {
             Some(path) => file::read(path)?,
-            None => (Layer::default(), BTreeMap::new()),
+            None => (Layer::default(), file::Declared::default()),
         };
         let shown = config.map(|path| path.display().to_string()).unwrap_or_default();
         let layers = [
@@ -185,7 +187,8 @@ impl ServeConfig {
             drain_timeout: layers.iter().find_map(|named| named.layer.drain_timeout).unwrap_or(Duration::from_secs(30)),
             log: layers.iter().find_map(|named| named.layer.log.clone()).unwrap_or_else(|| "info".to_owned()),
             log_format,
-            queues,
+            queues: declared.queues,
+            schedules: declared.schedules,
         })
     }
 }
