@@ -7,6 +7,7 @@ use longshore_api::job::NewJob;
 use longshore_api::schedule::PutSchedule;
 use serde_json::value::RawValue;
 
+use crate::commands::parse;
 use crate::context::Context;
 use crate::terminal::error::CliError;
 
@@ -33,8 +34,8 @@ pub(crate) struct PutOptions {
     /// Payload of the jobs, as JSON
     #[arg(long)]
     payload: Option<String>,
-    /// Priority of the jobs
-    #[arg(long)]
+    /// Priority of the jobs: critical, high, normal, low or bulk
+    #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
     /// Which missed ticks fire: skip, one or all [default: one]
     #[arg(long)]
