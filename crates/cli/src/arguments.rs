@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
-    migrate_store, queues, restore, serve, submit, tokens, top, webhooks, work, workers, workflows,
+    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate, migrate_store, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -57,6 +56,9 @@ pub(crate) enum CliCommand {
     /// Inspect, create and change queues
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
+    /// Inspect, create and change schedules
+    #[command(subcommand)]
+    Schedules(schedules::SchedulesCommand),
     /// List, requeue and delete dead letters
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
@@ -100,6 +102,7 @@ impl CliCommand {
             Self::Submit(submit) => submit.run(context),
             Self::Jobs(jobs) => jobs.run(context),
             Self::Queues(queues) => queues.run(context),
+            Self::Schedules(schedules) => schedules.run(context),
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),

@@ -20,6 +20,7 @@ pub(crate) mod migrate;
 pub(crate) mod migrate_store;
 pub(crate) mod queues;
 pub(crate) mod restore;
+pub(crate) mod schedules;
 pub(crate) mod serve;
 pub(crate) mod submit;
 pub(crate) mod tokens;

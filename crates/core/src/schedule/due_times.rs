@@ -45,6 +45,12 @@ pub fn find_time_zone(name: &str) -> Result<TimeZone, Invalid> {
     if zone.is_unknown() { Err(unknown()) } else { Ok(zone) }
 }
 
+/// Returns an instant as local time with its offset, for people.
+pub fn format_local(zone: &TimeZone, at: Timestamp) -> String {
+    let Ok(at) = jiff::Timestamp::from_millisecond(at.as_millis()) else { return String::new() };
+    at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M:%S %:z").to_string()
+}
+
 impl DueTimes {
     /// Checks an interval.
     pub fn every(interval: Duration, anchor: Timestamp) -> Result<Self, Invalid> {

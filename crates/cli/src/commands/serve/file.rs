@@ -5,6 +5,7 @@ use std::path::Path;
 
 use longshore_api::queue::PutQueue;
 use longshore_api::webhook::PutWebhook;
+use longshore_api::schedule::PutSchedule;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -21,6 +22,14 @@ pub(super) struct ConfigFile {
 }
 
 pub(super) fn read(path: &Path) -> Result<ConfigFile, CliError> {
+/// What a configuration file declares besides options.
+#[derive(Debug, Default)]
+pub(super) struct Declared {
+    pub(super) queues: BTreeMap<String, PutQueue>,
+    pub(super) schedules: BTreeMap<String, PutSchedule>,
+}
+
+pub(super) fn read(path: &Path) -> Result<(Layer, Declared), CliError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
@@ -28,6 +37,7 @@ pub(super) fn read(path: &Path) -> Result<ConfigFile, CliError> {
 }
 
 fn parse_file(text: &str) -> Result<ConfigFile, CliError> {
+fn parse_file(text: &str) -> Result<(Layer, Declared), CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         CliError::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
     })?;
@@ -53,6 +63,41 @@ fn take_tables<T: DeserializeOwned>(
     };
     let read = |(name, value): (String, Value)| Ok((name.clone(), deserialize_at(&format!("{key}.{name}"), value)?));
     tables.into_iter().map(read).collect()
+}
+
+    let queues = take_table(&mut options, "queues")?;
+    let schedules = take_table(&mut options, "schedules")?;
+    let layer = deserialize_at("", Value::Object(options))?;
+    let queues = queues.into_iter().map(|(name, queue)| {
+        let queue = deserialize_at(&format!("queues.{name}"), queue)?;
+        Ok((name, queue))
+    });
+    let schedules = schedules.into_iter().map(|(name, schedule)| {
+        let schedule = read_schedule(&name, &schedule)?;
+        Ok((name, schedule))
+    });
+    let queues = queues.collect::<Result<_, CliError>>()?;
+    Ok((layer, Declared { queues, schedules: schedules.collect::<Result<_, CliError>>()? }))
+}
+
+fn take_table(options: &mut Map<String, Value>, key: &str) -> Result<Map<String, Value>, CliError> {
+    match options.remove(key) {
+        None => Ok(Map::new()),
+        Some(Value::Object(table)) => Ok(table),
+        Some(_) => Err(CliError::refused(format!("{key}: expected a table")).hint(format!("write [{key}.NAME]"))),
+    }
+}
+
+/// Reads a schedule from text: its payload is kept as JSON.
+fn read_schedule(name: &str, value: &Value) -> Result<PutSchedule, CliError> {
+    let text = value.to_string();
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text)).map_err(|error| {
+        let path = error.path().to_string();
+        let message = error.into_inner().to_string();
+        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+        let path = if path == "." { String::new() } else { format!(".{path}") };
+        CliError::refused(format!("schedules.{name}{path}: {message}"))
+    })
 }
 
 /// Deserializes the value below `key`. Errors have the path of the wrong value.
@@ -98,12 +143,23 @@ mod tests {
         "#;
         let ConfigFile { queues, webhooks, .. } = parse_file(text).unwrap();
         assert_eq!(webhooks["billing"].url, "https://example.com/hooks");
+        let (_, Declared { queues, .. }) = parse_file(text).unwrap();
         let reports = serde_json::to_string(&queues["reports"]).unwrap();
         assert_eq!(
             reports,
             r#"{"profile":"gopherqueue","settings":{"retry":{"limit":5,"backoff":{"base":"10s","multiplier":1.5}},"lease":"1m"}}"#
         );
         assert_eq!(queues["a.b:c"], PutQueue::default());
+    }
+
+    #[test]
+    fn schedules_have_the_form_of_the_api() {
+        let text = "[schedules.nightly]\ncron = \"@daily\"\nqueue = \"q\"\njob = { type = \"t\", payload = { a = 1 } }";
+        let (_, Declared { schedules, .. }) = parse_file(text).unwrap();
+        let nightly = serde_json::to_string(&schedules["nightly"]).unwrap();
+        assert_eq!(nightly, r#"{"cron":"@daily","queue":"q","job":{"type":"t","payload":{"a":1}}}"#);
+        let refusal = parse_file("[schedules.a]\nqueue = \"q\"\njob = {}").unwrap_err();
+        assert!(refusal.message.starts_with("schedules.a.job: missing field `type`"), "{}", refusal.message);
     }
 
     #[test]

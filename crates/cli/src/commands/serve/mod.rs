@@ -22,6 +22,7 @@ use std::sync::Arc;
 use clap::Args;
 use longshore_core::rng::Rng;
 use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_webhook};
+use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule};
 use longshore_store::{Clock, FormatError, OsRng, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
 
@@ -90,6 +91,10 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
         declared.map_err(|refused| CliError::refused(format!("webhooks.{name}: {}", refused.problem().detail)))?;
     }
     let watched = Arc::downgrade(&store);
+    for (name, schedule) in &config.schedules {
+        let declared = declare_schedule(store.as_ref(), config.default_profile, name, schedule.clone()).await;
+        declared.map_err(|refused| CliError::refused(format!("schedules.{name}: {}", refused.problem().detail)))?;
+    }
     let mut options = ServerOptions::new(config.listen, store, about.clone());
     options.time = time;
     options.default_profile = config.default_profile;

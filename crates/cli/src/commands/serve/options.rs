@@ -11,6 +11,7 @@ use clap::Args;
 use longshore_api::Duration;
 use longshore_api::queue::PutQueue;
 use longshore_api::webhook::PutWebhook;
+use longshore_api::schedule::PutSchedule;
 use longshore_core::profile::Profile;
 use longshore_store_embedded::DEFAULT_CACHE_BYTES;
 use longshore_webhooks::network::Cidr;
@@ -154,6 +155,9 @@ pub(super) struct ServeConfig {
     pub(super) webhook_allow: Vec<Cidr>,
 }
 
+    pub(super) schedules: BTreeMap<String, PutSchedule>,
+}
+
 /// A layer, and the function that names its options in messages.
 struct NamedLayer<'a> {
     layer: Layer,
@@ -167,6 +171,9 @@ impl ServeConfig {
         let ConfigFile { layer: file, queues, webhooks } = match &config {
             Some(path) => file::read(path)?,
             None => ConfigFile::default(),
+        let (file, declared) = match &config {
+            Some(path) => file::read(path)?,
+            None => (Layer::default(), file::Declared::default()),
         };
         let shown = config.map(|path| path.display().to_string()).unwrap_or_default();
         let layers = [
@@ -215,6 +222,8 @@ impl ServeConfig {
             queues,
             webhooks,
             webhook_allow: parse_networks(&layers)?,
+            queues: declared.queues,
+            schedules: declared.schedules,
         })
     }
 }
