@@ -3,7 +3,6 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
-import { expect } from "vitest";
 import { startBrowser, startProxy, startServer, type Running } from "./support";
 
 export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean }) => Promise<Page>; troubles: string[]; stop: () => Promise<void> }
@@ -30,16 +29,15 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/
 
 interface Finding { id: string; nodes: { target: string[]; failureSummary: string }[] }
 
-/** Checks the page with axe-core. */
-export async function checkAccessibility(page: Page, name: string): Promise<void> {
+/** Returns what axe-core finds on the page. */
+export async function accessibilityProblems(page: Page, name: string): Promise<string[]> {
   await page.evaluate(axeSource);
   const found = (await page.evaluate(`axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], rules: { region: { enabled: false } } }).then((result) => result.violations)`)) as Finding[];
-  const text = found.map((item) => `${item.id}: ${item.nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.failureSummary.split("\n").slice(1, 3).join(" ")}`).join("; ")}`);
-  expect(text, name).toEqual([]);
+  return found.map((item) => `${name}: ${item.id}: ${item.nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.failureSummary.split("\n").slice(1, 3).join(" ")}`).join("; ")}`);
 }
 
-/** The text of the page is at most as wide as the window. */
-export async function checkWidth(page: Page, name: string): Promise<void> {
+/** Returns a problem if the page is wider than its window. */
+export async function widthProblems(page: Page, name: string): Promise<string[]> {
   const [content, window] = (await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")) as [number, number];
-  expect(content, name).toBeLessThanOrEqual(window);
+  return content <= window ? [] : [`${name}: ${content} px wide in ${window}`];
 }

@@ -1,7 +1,7 @@
 // Every page against the real server, in virtual time and below a path prefix.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { checkAccessibility, checkWidth, start, type Harness } from "./harness";
+import { accessibilityProblems, start, widthProblems, type Harness } from "./harness";
 
 let h: Harness;
 const ids: Record<string, string> = {};
@@ -37,15 +37,17 @@ const PAGES: [path: () => string, heading: string][] = [
 test("every page renders, is accessible, and fits a phone", async () => {
   const page = await h.open("overview");
   const phone = await h.open("overview", { width: 390, dark: true });
+  const problems: string[] = [];
   for (const [path, heading] of PAGES) {
     for (const [window, name] of [[page, "desktop"], [phone, "phone"]] as const) {
       await window.goto(`${h.url}#/${path()}`);
       await window.getByRole("heading", { level: 1, name: heading }).waitFor();
       await window.locator(".skel").waitFor({ state: "detached" });
-      await checkAccessibility(window, `${path()} ${name}`);
-      if (name === "phone") await checkWidth(window, path());
+      problems.push(...(await accessibilityProblems(window, `${path()} ${name}`)));
+      if (name === "phone") problems.push(...(await widthProblems(window, path())));
     }
   }
+  expect(problems).toEqual([]);
   expect(h.troubles).toEqual([]);
   await page.close();
   await phone.close();
