@@ -71,7 +71,7 @@ function NodeBox({ node, x, y, isSelected, select, hasPath }: NodeProps) {
       {isGroup ? <rect class="under" x={4} y={4} width={WIDTH} height={HEIGHT} /> : null}
       <rect class="box" width={WIDTH} height={HEIGHT} />
       <use class="gl-n" href={`#g-${node.state.replace("_", "-")}`} x={10} y={14} width={14} height={14} />
-      <text x={32} y={18}>{cut(node.label, 15)}</text>
+      <text x={32} y={18}>{cut(node.label, 15)}</text>{" "}
       <text class="sub" x={32} y={32}>{cut(subText(node), 17)}</text>
       {isGroup ? <g><rect class="gbar-bg" x={32} y={36} width={WIDTH - 42} height={2.5} rx={1} /><rect class="gbar" x={32} y={36} width={(WIDTH - 42) * done} height={2.5} rx={1} /></g> : null}
     </g>
