@@ -5,24 +5,24 @@ import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
 import { startBrowser, startProxy, startServer, type Running } from "./support";
 
-export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean }) => Promise<Page>; troubles: string[]; stop: () => Promise<void> }
+export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean }) => Promise<Page>; failures: string[]; stop: () => Promise<void> }
 
-/** Starts everything. Dialogs, errors of pages and refused content are collected in `troubles`. */
+/** Starts everything. Dialogs, errors of pages and refused content are collected in `failures`. */
 export async function start(...options: string[]): Promise<Harness> {
   const server = await startServer(...options);
   const proxy = await startProxy(server.url);
   const browser = await startBrowser();
-  const troubles: string[] = [];
+  const failures: string[] = [];
   const open = async (path: string, { width = 1440, dark = false } = {}) => {
     const page = await browser.newPage({ viewport: { width, height: width < 500 ? 844 : 900 }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
-    page.on("pageerror", (error) => troubles.push(`error: ${error.message}`));
-    page.on("dialog", (dialog) => (troubles.push(`dialog: ${dialog.message()}`), void dialog.dismiss()));
-    page.on("console", (message) => /Content Security Policy|Refused to/.test(message.text()) && troubles.push(message.text()));
+    page.on("pageerror", (error) => failures.push(`error: ${error.message}`));
+    page.on("dialog", (dialog) => (failures.push(`dialog: ${dialog.message()}`), void dialog.dismiss()));
+    page.on("console", (message) => /Content Security Policy|Refused to/.test(message.text()) && failures.push(message.text()));
     page.setDefaultTimeout(8_000);
     await page.goto(`${proxy.url}#/${path}`);
     return page;
   };
-  return { server, url: proxy.url, browser, open, troubles, stop: async () => { await browser.close(); await proxy.stop(); await server.stop(); } };
+  return { server, url: proxy.url, browser, open, failures, stop: async () => { await browser.close(); await proxy.stop(); await server.stop(); } };
 }
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");

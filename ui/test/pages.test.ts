@@ -48,7 +48,7 @@ test("every page renders, is accessible, and fits a phone", async () => {
     }
   }
   expect(problems).toEqual([]);
-  expect(h.troubles).toEqual([]);
+  expect(h.failures).toEqual([]);
   await page.close();
   await phone.close();
 }, 120_000);
@@ -147,7 +147,7 @@ test("everything that matches is treated after a dry run", async () => {
   await page.close();
 });
 
-test("workers are told to be quiet, to resume and to stop", async () => {
+test("workers get the directives quiet, run and stop", async () => {
   const page = await h.open("workers");
   const row = page.getByRole("row", { name: /flow-1/ });
   await row.getByRole("button", { name: "Quiet" }).click();
