@@ -3,7 +3,7 @@
 import { count, duration, shortDuration } from "./lib/format";
 
 const plural = (amount: number, one: string, many = `${one}s`): string => `${count(amount)} ${amount === 1 ? one : many}`;
-const waits = (amount: number): string => `${plural(amount, "job")} ${amount === 1 ? "waits" : "wait"}`;
+const waits = (amount: number): string => `${plural(amount, "job")} ${amount === 1 ? "is" : "are"}`;
 const jobs = (amount: number): string => plural(amount, "job");
 
 export const t = {
@@ -65,20 +65,20 @@ export const t = {
     select: "Select the row", open: "Open the row", close: "Close", theme: "Light or dark",
   },
   overview: {
-    title: "Overview", key: "Key figures", completed: "Completed", failedAttempts: "Failed attempts", waiting: "Waiting", running: "Running", dead: "Dead letters", oldest: "Oldest in line",
+    title: "Overview", key: "Key figures", completed: "Completed", failedAttempts: "Failed attempts", waiting: "Waiting", running: "Running", dead: "Dead letters", oldest: "Oldest ready",
     waitP95: "Wait, p95", perSecond: "/s", lastMinute: "over the last minute", ofEnded: "of those that ended", submitted: (value: string) => `${value} /s submitted`,
     inRetry: (amount: number) => `and ${count(amount)} in retry`, inOthers: (amount: number) => `and ${count(amount)} not due yet`, workers: (amount: number) => `on ${plural(amount, "worker")}`,
     kept: "kept until you act", noDead: "none", inQueue: (queue: string) => `in ${queue}`, noneWaits: "nothing waits",
     throughput: "Throughput", jobsPerSecond: "jobs/s", depth: "Depth", waitingUnit: "waiting", failedShare: "Failed attempts", shareUnit: "share of all", wait: "Wait before start",
-    oldestChart: "Oldest job in line", oldestUnit: "age", completedL: "completed", submittedL: "submitted", failedL: "failed", allQueues: "all queues", oldestL: "oldest", nMore: (n: number) => `${n} more`,
+    oldestChart: "Oldest ready job", oldestUnit: "age", completedL: "completed", submittedL: "submitted", failedL: "failed", allQueues: "all queues", oldestL: "oldest", nMore: (n: number) => `${n} more`,
     sinceOpen: "Since this page was opened", sinceOpenText: "This server keeps no series; the charts show what this page has read.", collecting: "Collecting: the first points appear in a few seconds",
     attention: "Needs attention", nothing: "Nothing needs attention", checked: "Checked: paused queues, types without a worker, dead letters, the store.", checkedServer: "The server checks this list.",
     pageSource: "From queues, jobs and the store; this server has no attention list.", queues: "Queues", allOfQueues: "All queues", range: "Time range", since: (age: string) => `Since ${age} ago`,
     severity: { error: "Critical", warning: "Warning", info: "Note" } as Record<string, string>,
   },
   attention: {
-    no_worker: { title: "No worker takes", cause: (waiting: number, last: string | null) => `${waits(waiting)} in line; ${last ? `last claim ${last}` : "no claim seen yet"}`, act: "See jobs" },
-    paused_with_work: { title: "is paused", cause: (waiting: number) => `${waits(waiting)} in line`, act: "Resume queue" },
+    no_worker: { title: "No worker takes", cause: (waiting: number, last: string | null) => `${waits(waiting)} ready; ${last ? `last claim ${last}` : "no claim seen yet"}`, act: "See jobs" },
+    paused_with_work: { title: "is paused", cause: (waiting: number) => `${waits(waiting)} ready`, act: "Resume queue" },
     dead_letters: { title: "has dead letters", cause: (amount: number) => `${jobs(amount)} kept until you act`, act: "Open" },
     store_refuses: { title: "The store refuses new jobs", act: "Open system" },
     dead_letters_growing: { title: "Dead letters grow", act: "Open groups" },
@@ -111,14 +111,14 @@ export const t = {
     past: { requeue: "requeued", cancel: "cancelled", delete: "deleted", run_now: "run now" } as Record<string, string>, verb: { requeue: "Requeue", cancel: "Cancel", delete: "Delete", run_now: "Run now" } as Record<string, string>,
     gerund: { requeue: "Requeueing", cancel: "Cancelling", delete: "Deleting", run_now: "Releasing" } as Record<string, string>,
     cannotAll: "Bulk calls know queue, state, type, tag and error; drop the other filters to act on everything.", fromPage: "Runs from this page: keep it open.", onServer: "Runs on the server; you may close this page.",
-    confirmTitle: (verb: string, n: string) => `${verb} ${n}?`, confirm: { requeue: "They run again with their counters at zero.", cancel: "They end as cancelled. Running jobs are told at their next heartbeat.", delete: "Their records are gone for good." } as Record<string, string>,
+    confirmTitle: (verb: string, n: string) => `${verb} ${n}?`, confirm: { requeue: "They run again with their counters at zero.", cancel: "They end as cancelled. Workers of running jobs get it with their next heartbeat.", delete: "Their records are gone for good." } as Record<string, string>,
     keep: "Keep them", typed: (n: string) => `Type ${n} to confirm`, progress: (done: string, total: string) => `${done} of ${total}`, stop: "Stop", stopped: (n: number, past: string) => `Stopped: ${jobs(n)} ${past}`,
     done: (n: number, past: string) => `${jobs(n)} ${past}`, refused: (n: number) => `, ${count(n)} refused`, keys: "move, select, open", countsOf: (queue: string) => `counts of the queue ${queue}`, short: "Fewer rows than usual: the server looked through a part.",
     none: "Nothing matches any more.", workflow: "workflow",
   },
   job: {
     why: "Why it is not running", whyRunning: "What it is doing", whyEnded: "How it ended", timeline: "Timeline", attempts: "Attempts", noAttempts: "Not started yet.", history: "Transitions", payload: "Payload", result: "Result", error: "Error",
-    policy: "Policy", progress: "Progress", checkpoint: "Checkpoint", deliveries: "Deliveries", id: "Job id", nextAttempt: "Next attempt", started: "Started", ended: "Ended", created: "Created", dueAt: "Due", inLine: "In line since", workflow: "Workflow",
+    policy: "Policy", progress: "Progress", checkpoint: "Checkpoint", deliveries: "Deliveries", id: "Job id", nextAttempt: "Next attempt", started: "Started", ended: "Ended", created: "Created", dueAt: "Due", readySince: "Ready since", workflow: "Workflow",
     queue: "Queue", priority: "Priority", effective: (name: string) => `raised to ${name}`, attempt: "Attempt", tags: "Tags", more: "More about this job", of: (n: number, limit: number) => `${n} of ${limit}`, counts: "counted by", key: "Idempotency key", external: "External id",
     correlation: "Correlation id", callback: "Callback", parent: "Parent", seq: "Sequence", requeuedFrom: "Clone of", requeuedAs: "Runs again as", schedule: "Schedule", after: "After", afterAny: "After any of", lease: "Lease until", worker: "Worker", updated: "State since", lanes: { state: "State", attempts: "Attempts", operator: "Events", deliveries: "Deliveries" },
     all: "All", sinceRequeue: "Since requeue", outcome: "Outcome", ran: "Ran for", endedAt: "Ended", running: "running", delay: (d: string) => `then a wait of ${d}`,
@@ -126,7 +126,7 @@ export const t = {
     tooLarge: (size: string) => `${size}: shown in part; copy or download gives all of it.`, digits: "numbers keep all their digits",
     actions: { submit: "Submit", cancel: "Cancel…", force_cancel: "Cancel by force…", run_now: "Run now", requeue: "Requeue", dead_letter: "Dead letter…", delete: "Delete…", edit: "Edit" } as Record<string, string>,
     done: { submit: "Submitted", cancel: "Cancelled", force_cancel: "Cancelled", run_now: "Ready now", requeue: "Requeued", dead_letter: "Moved to the dead letters", delete: "Deleted", edit: "Saved" } as Record<string, string>,
-    cancelAsked: "The worker is told at its next heartbeat", duplicate: "Duplicate…", curl: "Copy as curl", cli: "Copy as command", more2: "More actions", clone: (id: string) => `Requeued as ${id}`,
+    cancelAsked: "The worker gets it with its next heartbeat", duplicate: "Duplicate…", curl: "Copy as curl", cli: "Copy as command", more2: "More actions", clone: (id: string) => `Requeued as ${id}`,
     ask: {
       cancel: ["Cancel this job?", "It ends as cancelled. Jobs that wait for it end too.", "Cancel job"], force_cancel: ["Cancel this job by force?", "It ends at once and its lease is revoked; the worker may still be at work.", "Cancel by force"],
       dead_letter: ["Move this job to the dead letters?", "It ends at once and is kept until you act.", "Move to dead letters"], delete: ["Delete this job?", "Its record, payload and history are gone for good.", "Delete job"],
@@ -162,7 +162,7 @@ export const t = {
     title: "Schedules", name: "Schedule", when: "When", zone: "Zone", next: "Next", last: "Last ticks", paused: "paused", pause: "Pause", resume: "Resume", trigger: "Run now", triggered: "Submitted", empty: "No schedule yet", emptyText: "A schedule submits a job by a cron expression or every few minutes.", what: "Schedules", create: "New schedule", every: (d: string) => `every ${d}`, nextTen: "Next ten", local: "Your time", inZone: "Schedule's time", ticks: "Ticks", due: "Due", fired: "Fired", outcome: "Outcome", job: "Job", detail: "Detail", note: "Note (optional)", pauseTitle: (n: string) => `Pause ${n}?`, pauseText: "Ticks that fall due while it is paused are dropped, not missed.", pauseAct: "Pause schedule", edit: "Edit", save: "Save schedule", cron: "Cron expression", everyField: "or every", misfire: "Missed ticks", overlap: "Overlap", jitter: "Jitter", payload: "Payload (JSON)", deleteTitle: (n: string) => `Delete schedule ${n}?`, deleteText: "Jobs that it submitted stay.", deleteAct: "Delete schedule", selected: (n: number) => `${plural(n, "schedule")} selected`, pauseAll: (n: number) => `Pause ${n}`, resumeAll: (n: number) => `Resume ${n}`, outcomes: { fired: "fired", skipped_overlap: "skipped, still running", skipped_misfire: "skipped, missed", refused: "refused" } as Record<string, string>, noTicks: "No tick yet.", saved: (n: string) => `Schedule ${n} saved`, notFound: "There is no such schedule",
   },
   workers: {
-    title: "Workers", name: "Worker", directive: "Directive", version: "Version", types: "Types", queues: "Queues", running: "Running", waiting: "Waiting claims", seen: "Last seen", allTypes: "all types", quiet: "Quiet", stop: "Stop…", resume: "Resume", directives: { run: "runs", quiet: "quiet", stop: "stops" } as Record<string, string>, empty: "No worker seen in 24 hours", emptyText: "A worker appears with its first claim.", stopTitle: (n: string) => `Stop ${n}?`, stopText: "It finishes its jobs, claims no more and exits.", stopAct: "Stop worker", quietDone: (n: string) => `${n} claims no more jobs`, stopDone: (n: string) => `${n} is told to stop`, resumeDone: (n: string) => `${n} claims again`, gone: "not seen lately", actions: "Actions",
+    title: "Workers", name: "Worker", directive: "Directive", version: "Version", types: "Types", queues: "Queues", running: "Running", waiting: "Waiting claims", seen: "Last seen", allTypes: "all types", quiet: "Quiet", stop: "Stop…", resume: "Resume", directives: { run: "runs", quiet: "quiet", stop: "stops" } as Record<string, string>, empty: "No worker seen in 24 hours", emptyText: "A worker appears with its first claim.", stopTitle: (n: string) => `Stop ${n}?`, stopText: "It finishes its jobs, claims no more and exits.", stopAct: "Stop worker", quietDone: (n: string) => `${n} claims no more jobs`, stopDone: (n: string) => `${n} gets the directive to stop`, resumeDone: (n: string) => `${n} claims again`, gone: "not seen lately", actions: "Actions",
   },
   webhooks: {
     title: "Webhooks", what: "Webhooks", name: "Endpoint", url: "URL", events: "Events", queues: "Queues", enabled: "enabled", disabled: "disabled", empty: "No endpoint yet", emptyText: "An endpoint receives a signed POST when jobs end.", create: "New endpoint", save: "Save endpoint", test: "Send a test", tested: "Test event queued", rotate: "Rotate the secret…", rotateTitle: "Rotate the secret?", rotateText: "Both secrets sign for 24 hours.", rotateAct: "Rotate secret", secret: "Secret, shown once", secretText: "Keep it now: it is not shown again.", deliveries: "Deliveries", noDeliveries: "No delivery yet.", redeliver: "Redeliver", redelivered: "Queued for delivery", event: "Event", job: "Job", attempts: "Attempts", nextAt: "Next attempt", deleteTitle: (n: string) => `Delete ${n}?`, deleteText: "Its deliveries stop. Nothing is sent any more.", deleteAct: "Delete endpoint", allEvents: "all four events", state: { pending: "pending", delivered: "delivered", failed: "failed" } as Record<string, string>, last: "Last attempt", saved: (n: string) => `Endpoint ${n} saved`,

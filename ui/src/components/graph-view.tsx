@@ -65,13 +65,13 @@ function NodeBox({ node, x, y, isSelected, select, hasPath }: NodeProps) {
     if (event.key === "Enter" || event.key === " ") (event.preventDefault(), select());
   };
   return (
-    <g class={classes} transform={`translate(${x} ${y})`} role="button" tabIndex={0} aria-label={`${node.label}, ${subText(node)}`} onClick={select} onKeyDown={onKeyDown} data-node={node.id}>
-      <title>{isGroup ? `${node.label}: ${t.workflows.group(node.members.length)}` : node.label}</title>
+    <g class={classes} transform={`translate(${x} ${y})`} role="button" tabIndex={0} aria-label={`${cut(node.label, 15)} ${cut(subText(node), 17)}`} onClick={select} onKeyDown={onKeyDown} data-node={node.id}>
+      {node.label.length > 15 ? <title>{node.label}</title> : null}
       {isSelected ? <rect class="halo" x={-4} y={-4} width={WIDTH + 8} height={HEIGHT + 8} /> : null}
       {isGroup ? <rect class="under" x={4} y={4} width={WIDTH} height={HEIGHT} /> : null}
       <rect class="box" width={WIDTH} height={HEIGHT} />
       <use class="gl-n" href={`#g-${node.state.replace("_", "-")}`} x={10} y={14} width={14} height={14} />
-      <text x={32} y={18}>{cut(node.label, 15)}</text>
+      <text x={32} y={18}>{cut(node.label, 15)}</text>{" "}
       <text class="sub" x={32} y={32}>{cut(subText(node), 17)}</text>
       {isGroup ? <g><rect class="gbar-bg" x={32} y={36} width={WIDTH - 42} height={2.5} rx={1} /><rect class="gbar" x={32} y={36} width={(WIDTH - 42) * done} height={2.5} rx={1} /></g> : null}
     </g>
@@ -165,9 +165,9 @@ export function GraphView(props: Props) {
       <div class="canvas-tools">
         <div class="tools"><button class="btn" type="button" aria-label={t.workflows.zoomOut} onClick={() => zoomBy(1 / 1.3)}><Icon name="minus" /></button><button class="btn" type="button" aria-label={t.workflows.zoomIn} onClick={() => zoomBy(1.3)}><Icon name="plus" /></button><button class="btn" type="button" aria-label={t.workflows.fit} onClick={fit}><Icon name="fit" /></button></div>
         <div class="tools">
-          {props.hasFailed ? <button class="btn" type="button" aria-pressed={hasPath} onClick={() => props.setPath(!hasPath)}><Icon name="path" /><span class="hide-sm">{t.workflows.failedPath}</span></button> : null}
-          <button class="btn" type="button" aria-pressed={follow} onClick={() => props.setFollow(!follow)}><Icon name="follow" /><span class="hide-sm">{t.workflows.follow}</span></button>
-          <button class="btn" type="button" aria-pressed={props.isFolded} onClick={() => props.setFolded(!props.isFolded)}><Icon name="fold" /><span class="hide-sm">{t.workflows.fold}</span></button>
+          {props.hasFailed ? <button class="btn" type="button" aria-label={t.workflows.failedPath} aria-pressed={hasPath} onClick={() => props.setPath(!hasPath)}><Icon name="path" /><span class="hide-sm">{t.workflows.failedPath}</span></button> : null}
+          <button class="btn" type="button" aria-label={t.workflows.follow} aria-pressed={follow} onClick={() => props.setFollow(!follow)}><Icon name="follow" /><span class="hide-sm">{t.workflows.follow}</span></button>
+          <button class="btn" type="button" aria-label={t.workflows.fold} aria-pressed={props.isFolded} onClick={() => props.setFolded(!props.isFolded)}><Icon name="fold" /><span class="hide-sm">{t.workflows.fold}</span></button>
         </div>
       </div>
       {placed ? <MiniMap graph={graph} placed={placed} view={view} size={size} /> : null}

@@ -99,14 +99,14 @@ export async function runOperation(body: { [key: string]: Json }, report: (progr
 }
 
 export async function followOperation(id: string, report: (progress: Progress) => void, isStopped: () => boolean): Promise<Progress> {
-  let isTold = false;
+  let isStopSent = false;
   for (;;) {
     const operation = await call<Operation>("GET", `v1/operations/${id}`);
     const progress: Progress = { done: operation.changed, refused: operation.refused, total: operation.matched, isOver: operation.state !== "running", operation };
     report(progress);
     if (progress.isOver) return progress;
-    if (isStopped() && !isTold) {
-      isTold = true;
+    if (isStopped() && !isStopSent) {
+      isStopSent = true;
       await post(`v1/operations/${id}/stop`);
     }
     await pause(400);

@@ -51,7 +51,7 @@ async function load(id: string): Promise<Loaded> {
 function Facts({ job }: { job: Job }) {
   const limit = job.policy.retry?.limit;
   const of = limit !== undefined ? (job.policy.retry?.counts === "retries" ? limit + 1 : limit) : null;
-  const first: [string, string | null] = job.state === "retrying" ? [t.job.nextAttempt, job.run_at] : job.state === "running" ? [t.job.started, job.started_at] : job.completed_at ? [t.job.ended, job.completed_at] : job.run_at ? [t.job.dueAt, job.run_at] : [t.job.inLine, job.scheduled_at];
+  const first: [string, string | null] = job.state === "retrying" ? [t.job.nextAttempt, job.run_at] : job.state === "running" ? [t.job.started, job.started_at] : job.completed_at ? [t.job.ended, job.completed_at] : job.run_at ? [t.job.dueAt, job.run_at] : [t.job.readySince, job.scheduled_at];
   return (
     <section class="card">
       <dl class="facts">
