@@ -77,7 +77,7 @@ export const t = {
     severity: { error: "Critical", warning: "Warning", info: "Note" } as Record<string, string>,
   },
   attention: {
-    no_worker: { title: "No worker takes", cause: (waiting: number, last: string | null) => `${waits(waiting)} ready; ${last ? `last claim ${last}` : "no claim seen yet"}`, act: "See jobs" },
+    no_worker: { title: "No worker takes", cause: (queue: string, last: string | null) => `in ${queue}; ${last ? `last claim of any type ${last}` : "no claim seen yet"}`, act: "See jobs" },
     paused_with_work: { title: "is paused", cause: (waiting: number) => `${waits(waiting)} ready`, act: "Resume queue" },
     dead_letters: { title: "has dead letters", cause: (amount: number) => `${jobs(amount)} kept until you act`, act: "Open" },
     store_refuses: { title: "The store refuses new jobs", act: "Open system" },

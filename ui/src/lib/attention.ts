@@ -74,7 +74,7 @@ async function fromWhy(queues: Queue[]): Promise<AttentionItem[]> {
 export function noWorker(queue: Queue, why: Why): AttentionItem[] {
   return why.reasons.filter((reason) => reason.code === "no_worker").flatMap((reason) => {
     const types = reason.types?.length ? reason.types : [null];
-    const facts = { waiting: queue.counts.scheduled ?? 0, last_seen_at: reason.last_seen_at ?? null };
-    return types.map((type) => ({ code: "no_worker", severity: "error" as const, since: reason.last_seen_at ?? queue.oldest_scheduled_at, queue: queue.name, type, facts, action: null }));
+    const facts = { queue: queue.name, last_seen_at: reason.last_seen_at ?? null };
+    return types.map((type) => ({ code: "no_worker", severity: "error" as const, since: null, queue: queue.name, type, facts, action: null }));
   });
 }

@@ -102,7 +102,7 @@ function words(item: AttentionItem): { title: preact.ComponentChildren; cause: s
   switch (item.code) {
     case "no_worker": {
       const last = typeof facts.last_seen_at === "string" ? relative(facts.last_seen_at, now.value) : null;
-      return { title: <>{t.attention.no_worker.title} <code>{item.type ?? queue}</code></>, cause: text || t.attention.no_worker.cause(number("waiting"), last), act: t.attention.no_worker.act, href: jobsOf("scheduled") };
+      return { title: <>{t.attention.no_worker.title} <code>{item.type ?? queue}</code></>, cause: text || t.attention.no_worker.cause(queue, last), act: t.attention.no_worker.act, href: jobsOf("scheduled") };
     }
     case "paused_with_work":
       return { title: <><code>{queue}</code> {t.attention.paused_with_work.title}</>, cause: text || t.attention.paused_with_work.cause(number("waiting")), act: t.attention.paused_with_work.act, href: link(["queues", queue]) };
