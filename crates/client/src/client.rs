@@ -302,6 +302,9 @@ impl Client {
         *request.uri_mut() = uri;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(AccessToken(token)) = &self.options.token {
+            headers.insert(AUTHORIZATION, token.clone());
+        }
         if let Some(id) = last_event_id {
             let id = HeaderValue::from_str(id).map_err(|_| Error::InvalidRequest(format!("cursor {id:?}")))?;
             headers.insert("last-event-id", id);

@@ -14,4 +14,4 @@ pub mod record;
 pub mod ticks;
 
 pub use due_times::{DueTimes, find_time_zone, format_local};
-pub use record::{JobSchedule, Progress, Recurrence, Schedule, ScheduleChange, Tick};
+pub use record::{DefinitionChange, JobSchedule, Progress, Recurrence, Schedule, Tick};

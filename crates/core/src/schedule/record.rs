@@ -69,7 +69,7 @@ pub struct Tick {
 
 /// What a change of a schedule does to its definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScheduleChange {
+pub enum DefinitionChange {
     Nothing,
     /// The due times stay the same: missed ticks stay missed.
     SameTimes,
@@ -90,7 +90,7 @@ impl Schedule {
     /// Completes a definition that replaces `present`: its times of creation, change and counting.
     ///
     /// `paused` is `None` if the request keeps the present pause.
-    pub fn replace(&mut self, present: &Self, paused: Option<bool>, now: Timestamp) -> ScheduleChange {
+    pub fn replace(&mut self, present: &Self, paused: Option<bool>, now: Timestamp) -> DefinitionChange {
         self.paused = paused.unwrap_or(present.paused);
         self.pause_note = present.pause_note.clone().filter(|_| self.paused);
         self.created_at = present.created_at;
@@ -98,24 +98,24 @@ impl Schedule {
         let is_same_interval = self.recurrence == present.recurrence;
         self.counts_from = if is_same_interval { present.counts_from } else { now };
         if *self == *present {
-            return ScheduleChange::Nothing;
+            return DefinitionChange::Nothing;
         }
         self.updated_at = now;
         let same_times = is_same_interval && self.time_zone == present.time_zone && self.paused == present.paused;
-        if same_times { ScheduleChange::SameTimes } else { ScheduleChange::NewTimes }
+        if same_times { DefinitionChange::SameTimes } else { DefinitionChange::NewTimes }
     }
 
     /// Pauses or resumes the schedule. Returns whether anything changed.
-    pub fn set_paused(&mut self, paused: bool, note: Option<Arc<str>>, now: Timestamp) -> ScheduleChange {
+    pub fn set_paused(&mut self, paused: bool, note: Option<Arc<str>>, now: Timestamp) -> DefinitionChange {
         let (was_paused, old_note) = (self.paused, self.pause_note.clone());
         self.paused = paused;
         // A repeated pause without a note keeps the present one.
         self.pause_note = if paused { note.or_else(|| old_note.clone()) } else { None };
         if (self.paused, &self.pause_note) == (was_paused, &old_note) {
-            return ScheduleChange::Nothing;
+            return DefinitionChange::Nothing;
         }
         self.updated_at = now;
-        if was_paused == paused { ScheduleChange::SameTimes } else { ScheduleChange::NewTimes }
+        if was_paused == paused { DefinitionChange::SameTimes } else { DefinitionChange::NewTimes }
     }
 }
 
@@ -126,10 +126,10 @@ impl Progress {
     }
 
     /// Returns the progress after a change of the schedule.
-    pub fn after(&self, change: ScheduleChange, now: Timestamp) -> Self {
+    pub fn after(&self, change: DefinitionChange, now: Timestamp) -> Self {
         let processed_until = match change {
-            ScheduleChange::Nothing | ScheduleChange::SameTimes => self.processed_until,
-            ScheduleChange::NewTimes => self.processed_until.max(now),
+            DefinitionChange::Nothing | DefinitionChange::SameTimes => self.processed_until,
+            DefinitionChange::NewTimes => self.processed_until.max(now),
         };
         Self { processed_until, ..self.clone() }
     }

@@ -170,6 +170,11 @@ impl DeliveryKey {
         bytes.last_chunk().copied().map(Self)
     }
 
+    /// Returns the sequence number of the job; 0 for a test.
+    pub fn job(&self) -> Seq {
+        Seq(self.0.first_chunk().copied().map_or(0, u64::from_be_bytes))
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

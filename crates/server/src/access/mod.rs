@@ -35,7 +35,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
-use longshore_core::access::{TokenParts, is_expired};
+use longshore_core::access::{QueueScope, TokenParts, is_expired};
 use longshore_core::id::QueueName;
 use longshore_store::Store;
 use parking_lot::{Mutex, RwLock};
@@ -296,6 +296,11 @@ impl AppState {
     /// Whether the caller may know that this queue exists.
     pub(crate) fn can_see(&self, queue: &QueueName) -> bool {
         self.token().is_none_or(|token| token.record.permissions.queues.covers(queue))
+    }
+
+    /// Returns the queues that the caller may see; `None`: all.
+    pub(crate) fn queue_scope(&self) -> Option<QueueScope> {
+        self.token().filter(|token| !token.sees_everything()).map(|token| token.record.permissions.queues.clone())
     }
 
     /// Whether the caller sees only some queues.

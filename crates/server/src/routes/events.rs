@@ -1,14 +1,14 @@
 //! `GET /v1/events`: server-sent events.
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use longshore_api::enums::State as JobStateName;
 use longshore_api::states::States;
 use longshore_core::id::{JobType, QueueName};
 
+use crate::access::CallerState;
 use crate::events::{Cursor, EventFilter, StreamStart};
 use crate::net::stream_guard;
 use crate::state::AppState;
@@ -19,8 +19,8 @@ use crate::wire::response::ApiResult;
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 /// `GET /v1/events`: the events that match, from now on or from a cursor on.
-pub(crate) async fn events(State(app): State<AppState>, headers: HeaderMap, mut query: Query) -> ApiResult {
-    let filter = parse_filter(&mut query)?;
+pub(crate) async fn events(CallerState(app): CallerState<AppState>, headers: HeaderMap, mut query: Query) -> ApiResult {
+    let filter = EventFilter { scope: app.queue_scope(), ..parse_filter(&mut query)? };
     let after: Option<Cursor> = query.parse("after")?;
     query.end()?;
     // A browser repeats the address of its first request: the header is newer.
@@ -28,11 +28,13 @@ pub(crate) async fn events(State(app): State<AppState>, headers: HeaderMap, mut 
     let mark = app.call_store(app.store.watch_events()).await?;
     app.events.reached(mark).await;
     let (listener, stopping) = (app.events.listen(filter, start), app.stopping.clone());
+    let ended = app.token_ended();
     let chunks = stream::unfold((listener, stopping), |(mut listener, stopping)| async move {
         let chunk = listener.next_chunk(&stopping).await?;
         Some((Ok::<_, std::convert::Infallible>(chunk), (listener, stopping)))
     });
-    let mut response = Response::new(Body::from_stream(chunks));
+    // A revoked or expired token ends the stream.
+    let mut response = Response::new(Body::from_stream(chunks.take_until(Box::pin(ended))));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -59,5 +61,6 @@ fn parse_filter(query: &mut Query) -> Result<EventFilter, ApiError> {
         job: query.parse_with("job", "must be the id of a job", |text| text.parse().ok())?,
         workflow: query.parse_with("workflow", "must be the id of a workflow", |text| text.parse().ok())?,
         states: states.into_iter().collect(),
+        scope: None,
     })
 }

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::job::Submitted;
 use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedules, Ticks};
+use longshore_core::ScheduleChange;
 use longshore_core::Timestamp;
 use longshore_core::id::{ScheduleName, validate_length};
 use longshore_core::limits::{BATCH_ITEMS_MAX, PAUSE_NOTE_CHARS_MAX};
+use longshore_core::refusal::Refusal;
 use longshore_core::schedule::ticks::SCHEDULES_MAX;
-use longshore_core::schedule::{JobSchedule, Schedule, ScheduleChange};
+use longshore_core::schedule::{DefinitionChange, JobSchedule, Schedule};
 use longshore_engine::{Submission, SubmitRequest};
 
+use crate::access::CallerState;
 use crate::schedules::definition::{check, tick, to_wire, triggered_job};
 use crate::schedules::storage::{self, StoredSchedule};
 use crate::state::AppState;
@@ -27,7 +29,7 @@ use crate::wire::response::{ApiResult, created, json, no_content, ok};
 const LIMIT_DEFAULT: usize = 100;
 
 /// `GET /v1/schedules`
-pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> ApiResult {
+pub(crate) async fn list(CallerState(app): CallerState<AppState>, mut query: Query) -> ApiResult {
     let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let name = |text: &str| ScheduleName::new(text).ok();
     let after = query.parse_with("cursor", "must be \"next\" of an earlier page", name)?;
@@ -38,17 +40,22 @@ pub(crate) async fn list(State(app): State<AppState>, mut query: Query) -> ApiRe
     page.truncate(limit);
     let next = page.last().filter(|_| has_more).map(|last| last.schedule.name.to_string());
     let now = app.now();
-    ok(&Schedules { schedules: page.iter().map(|stored| to_wire(stored, now)).collect::<Result<_, _>>()?, next })
+    let visible = page.iter().filter(|stored| app.can_see(&stored.schedule.queue));
+    ok(&Schedules { schedules: visible.map(|stored| to_wire(stored, now)).collect::<Result<_, _>>()?, next })
 }
 
 /// `GET /v1/schedules/{name}`
-pub(crate) async fn get(State(app): State<AppState>, SchedulePath(name): SchedulePath, _: NoQuery) -> ApiResult {
+pub(crate) async fn get(
+    CallerState(app): CallerState<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+) -> ApiResult {
     ok(&to_wire(&find(&app, &name).await?, app.now())?)
 }
 
 /// `PUT /v1/schedules/{name}`: 201 creates a schedule, 200 replaces it.
 pub(crate) async fn put(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     SchedulePath(name): SchedulePath,
     _: NoQuery,
     body: JsonBody,
@@ -56,6 +63,9 @@ pub(crate) async fn put(
     let given: PutSchedule = body.required()?;
     let paused = given.paused;
     let schedule = check(&*app.store, app.default_profile, &name, given).await?;
+    if !app.can_see(&schedule.queue) {
+        return Err(Refusal::QueueNotFound.into());
+    }
     let (stored, is_new) = change(&app, &name, |present, now| match present {
         None if app.schedules.count() >= SCHEDULES_MAX => {
             let detail = format!("the store has {SCHEDULES_MAX} schedules, which is the limit");
@@ -63,8 +73,9 @@ pub(crate) async fn put(
         }
         None => {
             let (created_at, updated_at, counts_from) = (now, now, now);
-            Ok((Schedule { created_at, updated_at, counts_from, ..schedule.clone() }, ScheduleChange::NewTimes))
+            Ok((Schedule { created_at, updated_at, counts_from, ..schedule.clone() }, DefinitionChange::NewTimes))
         }
+        Some(present) if !app.can_see(&present.queue) => Err(not_found()),
         Some(present) => {
             let mut schedule = schedule.clone();
             let change = schedule.replace(present, paused, now);
@@ -72,26 +83,29 @@ pub(crate) async fn put(
         }
     })
     .await?;
+    app.publish_schedule(&name, if is_new { ScheduleChange::Created } else { ScheduleChange::Changed }).await;
     json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &to_wire(&stored, app.now())?)
 }
 
 /// `DELETE /v1/schedules/{name}`
 pub(crate) async fn delete(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     SchedulePath(name): SchedulePath,
     _: NoQuery,
     _: NoBody,
 ) -> ApiResult {
+    find(&app, &name).await?;
     if !app.call_store(Box::pin(storage::delete(&*app.store, &name))).await? {
         return Err(not_found());
     }
     app.schedules.on_delete(&name);
+    app.publish_schedule(&name, ScheduleChange::Deleted).await;
     no_content()
 }
 
 /// `POST /v1/schedules/{name}/pause`
 pub(crate) async fn pause(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     SchedulePath(name): SchedulePath,
     _: NoQuery,
     body: JsonBody,
@@ -103,7 +117,7 @@ pub(crate) async fn pause(
 
 /// `POST /v1/schedules/{name}/resume`
 pub(crate) async fn resume(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     SchedulePath(name): SchedulePath,
     _: NoQuery,
     _: NoBody,
@@ -113,7 +127,7 @@ pub(crate) async fn resume(
 
 /// `POST /v1/schedules/{name}/trigger`: submits the job now. A trigger is not a tick.
 pub(crate) async fn trigger(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     SchedulePath(name): SchedulePath,
     _: NoQuery,
     _: NoBody,
@@ -129,7 +143,11 @@ pub(crate) async fn trigger(
 }
 
 /// `GET /v1/schedules/{name}/ticks`
-pub(crate) async fn ticks(State(app): State<AppState>, SchedulePath(name): SchedulePath, _: NoQuery) -> ApiResult {
+pub(crate) async fn ticks(
+    CallerState(app): CallerState<AppState>,
+    SchedulePath(name): SchedulePath,
+    _: NoQuery,
+) -> ApiResult {
     find(&app, &name).await?;
     let ticks = app.call_store(Box::pin(storage::ticks(&*app.store, &name))).await?;
     ok(&Ticks { ticks: ticks.iter().map(tick).collect() })
@@ -137,18 +155,19 @@ pub(crate) async fn ticks(State(app): State<AppState>, SchedulePath(name): Sched
 
 async fn set_paused(app: &AppState, name: &ScheduleName, paused: bool, note: Option<Arc<str>>) -> ApiResult {
     let (stored, _) = change(app, name, |present, now| {
-        let mut schedule = present.ok_or_else(not_found)?.clone();
+        let mut schedule = present.filter(|present| app.can_see(&present.queue)).ok_or_else(not_found)?.clone();
         let change = schedule.set_paused(paused, note.clone(), now);
         Ok((schedule, change))
     })
     .await?;
+    app.publish_schedule(name, if paused { ScheduleChange::Paused } else { ScheduleChange::Resumed }).await;
     ok(&to_wire(&stored, app.now())?)
 }
 
 async fn change(
     app: &AppState,
     name: &ScheduleName,
-    change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, ScheduleChange), ApiError>,
+    change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, DefinitionChange), ApiError>,
 ) -> Result<(StoredSchedule, bool), ApiError> {
     let changed = storage::change(&*app.store, name, change).await?;
     app.schedules.on_change(name);
@@ -156,7 +175,8 @@ async fn change(
 }
 
 async fn find(app: &AppState, name: &ScheduleName) -> Result<StoredSchedule, ApiError> {
-    app.call_store(Box::pin(storage::read(&*app.store, name))).await?.ok_or_else(not_found)
+    let found = app.call_store(Box::pin(storage::read(&*app.store, name))).await?;
+    found.filter(|stored| app.can_see(&stored.schedule.queue)).ok_or_else(not_found)
 }
 
 fn not_found() -> ApiError {

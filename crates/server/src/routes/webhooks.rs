@@ -1,14 +1,15 @@
 //! `/v1/webhooks`: endpoints, and `/v1/deliveries`: what was sent to them.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use longshore_api::ErrorCode;
 use longshore_api::webhook::{PutWebhook, WebhookDeliveries, WebhookDelivery, WebhookList};
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
 use longshore_engine::{CALLBACKS, Delivery, DeliveryKey};
+use longshore_store::JobRef;
 
 use super::jobs;
+use crate::access::CallerState;
 use crate::state::AppState;
 use crate::webhooks::deliveries;
 use crate::webhooks::endpoint::{self, ENDPOINTS_MAX, Endpoint, EndpointSettings};
@@ -22,7 +23,7 @@ use crate::wire::response::{ApiResult, created, json, no_content, ok};
 const PAGE_DEFAULT: usize = 100;
 
 /// `GET /v1/webhooks`
-pub(crate) async fn list(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+pub(crate) async fn list(CallerState(app): CallerState<AppState>, _: NoQuery) -> ApiResult {
     let records = app.call_store(Box::pin(endpoint::read_all(&*app.store))).await?;
     let endpoints = records.iter().filter_map(Endpoint::of_record).filter(|endpoint| !endpoint.is_reserved());
     let now = app.now();
@@ -30,13 +31,17 @@ pub(crate) async fn list(State(app): State<AppState>, _: NoQuery) -> ApiResult {
 }
 
 /// `GET /v1/webhooks/{name}`
-pub(crate) async fn get(State(app): State<AppState>, WebhookPath(name): WebhookPath, _: NoQuery) -> ApiResult {
+pub(crate) async fn get(
+    CallerState(app): CallerState<AppState>,
+    WebhookPath(name): WebhookPath,
+    _: NoQuery,
+) -> ApiResult {
     ok(&find(&app, &name).await?.to_wire(app.now()))
 }
 
 /// `PUT /v1/webhooks/{name}`: 201 creates an endpoint and shows its secret, 200 replaces it.
 pub(crate) async fn put(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     WebhookPath(name): WebhookPath,
     _: NoQuery,
     body: JsonBody,
@@ -61,7 +66,7 @@ pub(crate) async fn put(
 
 /// `DELETE /v1/webhooks/{name}`: its pending deliveries fail.
 pub(crate) async fn delete(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     WebhookPath(name): WebhookPath,
     _: NoQuery,
     _: NoBody,
@@ -78,7 +83,7 @@ pub(crate) async fn delete(
 
 /// `POST /v1/webhooks/{name}/rotate`: a new secret. The old one signs too for 24 hours.
 pub(crate) async fn rotate(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     WebhookPath(name): WebhookPath,
     _: NoQuery,
     _: NoBody,
@@ -90,7 +95,7 @@ pub(crate) async fn rotate(
 
 /// `POST /v1/webhooks/{name}/test`: sends `webhook.test`, once.
 pub(crate) async fn test(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     WebhookPath(name): WebhookPath,
     _: NoQuery,
     _: NoBody,
@@ -108,7 +113,7 @@ pub(crate) async fn test(
 
 /// `GET /v1/webhooks/{name}/deliveries`: newest first.
 pub(crate) async fn deliveries_of_endpoint(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     WebhookPath(name): WebhookPath,
     mut query: Query,
 ) -> ApiResult {
@@ -128,7 +133,11 @@ pub(crate) async fn deliveries_of_endpoint(
 }
 
 /// `GET /v1/jobs/{id}/deliveries`: oldest first.
-pub(crate) async fn deliveries_of_job(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery) -> ApiResult {
+pub(crate) async fn deliveries_of_job(
+    CallerState(app): CallerState<AppState>,
+    JobPath(id): JobPath,
+    _: NoQuery,
+) -> ApiResult {
     let job = jobs::get::find(&app, id).await?;
     let found = deliveries::of_job(&*app.store, DeliveryKey::prefix_of_job(job.seq), BATCH_ITEMS_MAX);
     let mut shown = Vec::new();
@@ -140,13 +149,18 @@ pub(crate) async fn deliveries_of_job(State(app): State<AppState>, JobPath(id): 
 
 /// `POST /v1/deliveries/{id}/redeliver`: an attempt now, with the same `webhook-id`.
 pub(crate) async fn redeliver(
-    State(app): State<AppState>,
+    CallerState(app): CallerState<AppState>,
     DeliveryPath(key): DeliveryPath,
     _: NoQuery,
     _: NoBody,
 ) -> ApiResult {
     let missing = || ApiError::new(ErrorCode::NotFound, "there is no such delivery");
     let delivery = app.call_store(Box::pin(deliveries::find(&*app.store, key))).await?.ok_or_else(missing)?;
+    // A delivery of a job that the caller cannot see does not exist.
+    if app.is_restricted() {
+        let job = app.call_store(app.store.get(vec![JobRef::Seq(key.job())])).await?;
+        job.into_iter().next().flatten().ok_or_else(missing)?;
+    }
     if delivery.url.is_none() {
         check_enabled(&find(&app, &delivery.endpoint).await?)?;
     }

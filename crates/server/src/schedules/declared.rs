@@ -3,7 +3,7 @@
 use longshore_api::schedule::PutSchedule;
 use longshore_core::id::ScheduleName;
 use longshore_core::profile::Profile;
-use longshore_core::schedule::ScheduleChange;
+use longshore_core::schedule::DefinitionChange;
 use longshore_store::Store;
 
 use super::{definition, storage};
@@ -20,7 +20,7 @@ pub async fn declare_schedule(
     let schedule = definition::check(store, default_profile, &name, declared).await?;
     storage::change(store, &name, |present, now| {
         let mut schedule = schedule.clone();
-        let change = present.map_or(ScheduleChange::NewTimes, |present| schedule.replace(present, paused, now));
+        let change = present.map_or(DefinitionChange::NewTimes, |present| schedule.replace(present, paused, now));
         Ok::<_, ApiError>((schedule, change))
     })
     .await

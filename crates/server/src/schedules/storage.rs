@@ -7,7 +7,7 @@
 use longshore_core::Timestamp;
 use longshore_core::id::ScheduleName;
 use longshore_core::schedule::ticks::TICKS_KEPT;
-use longshore_core::schedule::{Progress, Schedule, ScheduleChange, Tick};
+use longshore_core::schedule::{DefinitionChange, Progress, Schedule, Tick};
 use longshore_engine::SystemKind;
 use longshore_store::{
     Expected, Store, StoreError, SystemChange, SystemQuery, SystemRecord, SystemRefusal, SystemWrite,
@@ -118,13 +118,13 @@ async fn tick_records(store: &dyn Store, name: &ScheduleName) -> Result<Vec<Syst
 pub(crate) async fn change<E: From<StoreError>>(
     store: &dyn Store,
     name: &ScheduleName,
-    mut change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, ScheduleChange), E>,
+    mut change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, DefinitionChange), E>,
 ) -> Result<(StoredSchedule, bool), E> {
     for _ in 0..CONFLICTS_MAX {
         let (present, now) = (read(store, name).await?, store.now());
         let (schedule, what) = change(present.as_ref().map(|present| &present.schedule), now)?;
         let (progress, expected, progress_expected) = match present {
-            Some(present) if what == ScheduleChange::Nothing => return Ok((present, false)),
+            Some(present) if what == DefinitionChange::Nothing => return Ok((present, false)),
             Some(StoredSchedule { progress, revision, progress_expected, .. }) => {
                 (progress.after(what, now), Expected::Revision(revision), progress_expected)
             }

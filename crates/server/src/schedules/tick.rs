@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use longshore_api::enums::{Overlap, TickOutcome};
-use longshore_core::Timestamp;
 use longshore_core::schedule::ticks::{PlannedTick, TICKS_KEPT, jitter_of, overlaps, plan_ticks, run_at};
 use longshore_core::schedule::{DueTimes, JobSchedule, Tick};
 use longshore_core::submit::Start;
+use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::{JobRef, Store, StoreError, SystemRefusal};
 
@@ -49,13 +49,20 @@ pub(super) async fn process(
     for jobs_max in [jobs_max, 1] {
         let batch = TickBatch::new(stored, &plan, is_overlapping, jobs_max, now);
         match batch.write(store, stored).await? {
-            Ok(()) => return Ok(Step::Advanced),
+            Ok(()) => {
+                batch.announce(store, stored, now).await;
+                return Ok(Step::Advanced);
+            }
             Err(refusal) if is_conflict(&refusal) => return Ok(Step::Advanced),
             // Some of the jobs may be accepted: the ticks are processed one by one.
             Err(_) if batch.submissions.len() > 1 => {}
             Err(SystemRefusal::Submission(refusal)) => {
                 let detail = format!("{}: {}", refusal.first.code(), refusal.first);
-                return batch.refused(&detail).write(store, stored).await.map(|_| Step::Advanced);
+                let batch = batch.refused(&detail);
+                if batch.write(store, stored).await?.is_ok() {
+                    batch.announce(store, stored, now).await;
+                }
+                return Ok(Step::Advanced);
             }
             Err(SystemRefusal::Conflict { .. }) => return Ok(Step::Advanced),
         }
@@ -109,6 +116,22 @@ impl TickBatch {
             }
         }
         batch
+    }
+
+    /// Publishes the ticks to the event streams. A failure is logged only: the ticks are stored.
+    async fn announce(&self, store: &dyn Store, stored: &StoredSchedule, now: Timestamp) {
+        for processed in &self.ticks {
+            let change = match processed.tick.outcome {
+                TickOutcome::Fired => ScheduleChange::Fired,
+                TickOutcome::SkippedOverlap | TickOutcome::SkippedMisfire | TickOutcome::Refused => {
+                    ScheduleChange::Skipped
+                }
+            };
+            let name = Arc::from(stored.schedule.name.as_str());
+            if let Err(error) = store.announce_schedule(name, change, now).await {
+                tracing::debug!(%error, "a tick was not announced to the event streams");
+            }
+        }
     }
 
     /// Records the ticks that would have fired as refused.
