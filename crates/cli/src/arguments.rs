@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate, migrate_store, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
+    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
+    migrate_store, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;

@@ -66,11 +66,11 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(super) fn new(log: Arc<EventLog>, key: TopicKey, filter: EventFilter, position: u64, has_gap: bool) -> Self {
-        let EventFilter { queue, job_type, job, workflow, states } = &filter;
+        let EventFilter { queue, job_type, job, workflow, states, scope } = &filter;
         let conditions = [queue.is_some(), job_type.is_some(), job.is_some(), workflow.is_some(), !states.is_empty()];
         let conditions = conditions.into_iter().filter(|is_set| *is_set).count();
         Self {
-            takes_all: conditions == usize::from(key != TopicKey::All),
+            takes_all: scope.is_none() && conditions == usize::from(key != TopicKey::All),
             log,
             key,
             filter,

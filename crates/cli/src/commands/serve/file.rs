@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use longshore_api::queue::PutQueue;
-use longshore_api::webhook::PutWebhook;
 use longshore_api::schedule::PutSchedule;
+use longshore_api::webhook::PutWebhook;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -18,18 +18,11 @@ use crate::terminal::error::CliError;
 pub(super) struct ConfigFile {
     pub(super) layer: Layer,
     pub(super) queues: BTreeMap<String, PutQueue>,
+    pub(super) schedules: BTreeMap<String, PutSchedule>,
     pub(super) webhooks: BTreeMap<String, PutWebhook>,
 }
 
 pub(super) fn read(path: &Path) -> Result<ConfigFile, CliError> {
-/// What a configuration file declares besides options.
-#[derive(Debug, Default)]
-pub(super) struct Declared {
-    pub(super) queues: BTreeMap<String, PutQueue>,
-    pub(super) schedules: BTreeMap<String, PutSchedule>,
-}
-
-pub(super) fn read(path: &Path) -> Result<(Layer, Declared), CliError> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::failed(format!("cannot read {shown}: {error}")).hint("--config names the file"))?;
@@ -37,7 +30,6 @@ pub(super) fn read(path: &Path) -> Result<(Layer, Declared), CliError> {
 }
 
 fn parse_file(text: &str) -> Result<ConfigFile, CliError> {
-fn parse_file(text: &str) -> Result<(Layer, Declared), CliError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         CliError::refused(error.to_string().trim_end().to_owned()).hint("this is not TOML")
     })?;
@@ -46,7 +38,10 @@ fn parse_file(text: &str) -> Result<(Layer, Declared), CliError> {
     let Value::Object(mut options) = value else { return Err(CliError::refused("expected a table")) };
     let queues = take_tables(&mut options, "queues")?;
     let webhooks = take_tables(&mut options, "webhooks")?;
-    Ok(ConfigFile { layer: deserialize_at("", Value::Object(options))?, queues, webhooks })
+    let schedules = take_table(&mut options, "schedules")?.into_iter();
+    let schedules = schedules.map(|(name, schedule)| Ok((name.clone(), read_schedule(&name, &schedule)?)));
+    let schedules = schedules.collect::<Result<_, CliError>>()?;
+    Ok(ConfigFile { layer: deserialize_at("", Value::Object(options))?, queues, schedules, webhooks })
 }
 
 /// Takes the tables below a key, which have the form of the API.
@@ -54,30 +49,9 @@ fn take_tables<T: DeserializeOwned>(
     options: &mut Map<String, Value>,
     key: &str,
 ) -> Result<BTreeMap<String, T>, CliError> {
-    let tables = match options.remove(key) {
-        None => Map::new(),
-        Some(Value::Object(tables)) => tables,
-        Some(_) => {
-            return Err(CliError::refused(format!("{key}: expected a table")).hint(format!("write [{key}.NAME]")));
-        }
-    };
+    let tables = take_table(options, key)?;
     let read = |(name, value): (String, Value)| Ok((name.clone(), deserialize_at(&format!("{key}.{name}"), value)?));
     tables.into_iter().map(read).collect()
-}
-
-    let queues = take_table(&mut options, "queues")?;
-    let schedules = take_table(&mut options, "schedules")?;
-    let layer = deserialize_at("", Value::Object(options))?;
-    let queues = queues.into_iter().map(|(name, queue)| {
-        let queue = deserialize_at(&format!("queues.{name}"), queue)?;
-        Ok((name, queue))
-    });
-    let schedules = schedules.into_iter().map(|(name, schedule)| {
-        let schedule = read_schedule(&name, &schedule)?;
-        Ok((name, schedule))
-    });
-    let queues = queues.collect::<Result<_, CliError>>()?;
-    Ok((layer, Declared { queues, schedules: schedules.collect::<Result<_, CliError>>()? }))
 }
 
 fn take_table(options: &mut Map<String, Value>, key: &str) -> Result<Map<String, Value>, CliError> {
@@ -113,7 +87,7 @@ fn deserialize_at<T: DeserializeOwned>(key: &str, value: Value) -> Result<T, Cli
         let table = || {
             let (_, rest) = message.split_once("unknown field `")?;
             let (field, _) = rest.split_once('`')?;
-            parse::nearest(field, ["queues", "webhooks"].into_iter())
+            parse::nearest(field, ["queues", "schedules", "webhooks"].into_iter())
         };
         match parse::suggest(&message) {
             Some(suggestion) => failure.hint(suggestion),
@@ -143,7 +117,6 @@ mod tests {
         "#;
         let ConfigFile { queues, webhooks, .. } = parse_file(text).unwrap();
         assert_eq!(webhooks["billing"].url, "https://example.com/hooks");
-        let (_, Declared { queues, .. }) = parse_file(text).unwrap();
         let reports = serde_json::to_string(&queues["reports"]).unwrap();
         assert_eq!(
             reports,
@@ -155,7 +128,7 @@ mod tests {
     #[test]
     fn schedules_have_the_form_of_the_api() {
         let text = "[schedules.nightly]\ncron = \"@daily\"\nqueue = \"q\"\njob = { type = \"t\", payload = { a = 1 } }";
-        let (_, Declared { schedules, .. }) = parse_file(text).unwrap();
+        let ConfigFile { schedules, .. } = parse_file(text).unwrap();
         let nightly = serde_json::to_string(&schedules["nightly"]).unwrap();
         assert_eq!(nightly, r#"{"cron":"@daily","queue":"q","job":{"type":"t","payload":{"a":1}}}"#);
         let refusal = parse_file("[schedules.a]\nqueue = \"q\"\njob = {}").unwrap_err();

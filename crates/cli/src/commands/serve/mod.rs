@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use longshore_core::rng::Rng;
-use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_webhook};
-use longshore_server::{Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule};
+use longshore_server::{
+    Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule, declare_webhook,
+};
 use longshore_store::{Clock, FormatError, OsRng, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
 

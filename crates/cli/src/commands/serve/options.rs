@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use clap::Args;
 use longshore_api::Duration;
 use longshore_api::queue::PutQueue;
-use longshore_api::webhook::PutWebhook;
 use longshore_api::schedule::PutSchedule;
+use longshore_api::webhook::PutWebhook;
 use longshore_core::profile::Profile;
 use longshore_store_embedded::DEFAULT_CACHE_BYTES;
 use longshore_webhooks::network::Cidr;
@@ -153,8 +153,6 @@ pub(super) struct ServeConfig {
     pub(super) webhooks: BTreeMap<String, PutWebhook>,
     /// Networks that webhooks may reach although they are not globally routable.
     pub(super) webhook_allow: Vec<Cidr>,
-}
-
     pub(super) schedules: BTreeMap<String, PutSchedule>,
 }
 
@@ -168,12 +166,9 @@ impl ServeConfig {
     /// Merges the layers. Messages name the flag, variable or key of a wrong value.
     pub(super) fn make(flags: Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, CliError> {
         let config = flags.config.or_else(|| non_empty(&environment, "config").map(PathBuf::from));
-        let ConfigFile { layer: file, queues, webhooks } = match &config {
+        let ConfigFile { layer: file, queues, schedules, webhooks } = match &config {
             Some(path) => file::read(path)?,
             None => ConfigFile::default(),
-        let (file, declared) = match &config {
-            Some(path) => file::read(path)?,
-            None => (Layer::default(), file::Declared::default()),
         };
         let shown = config.map(|path| path.display().to_string()).unwrap_or_default();
         let layers = [
@@ -222,8 +217,7 @@ impl ServeConfig {
             queues,
             webhooks,
             webhook_allow: parse_networks(&layers)?,
-            queues: declared.queues,
-            schedules: declared.schedules,
+            schedules,
         })
     }
 }
