@@ -7,7 +7,8 @@ use crate::job::NewJob;
 use crate::serde_util::object;
 use crate::time::{Duration, Time};
 
-/// Creates or replaces a schedule: `PUT /v1/schedules/{name}`. Either `cron` or `every` is required.
+/// Creates or replaces a schedule: `PUT /v1/schedules/{name}`. Either `cron` or `every` is
+/// required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

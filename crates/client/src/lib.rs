@@ -28,7 +28,8 @@
 //! - `connect.rs`: connections over TCP, or to a server in the same process
 //! - `job.rs`: [`Job`]: what producer and worker share
 //! - `submit.rs`: typed submissions with retries, workflows, [`JobHandle`]
-//! - `jobs.rs`, `queues.rs`, `schedules.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method per request, sent
+//! - `jobs.rs`, `queues.rs`, `schedules.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method
+//! per request, sent
 //!   once; [`Error::retry`] says whether it can be repeated
 //! - `events.rs`: [`EventStream`]: changes as they happen, with reconnects
 //! - `worker/`: [`Worker`]: handlers, leases, settlements, shutdown

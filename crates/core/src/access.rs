@@ -1,6 +1,7 @@
 //! Access: what a token allows, and the decision about a call.
 //!
-//! A call needs an action. It is about a queue, about everything, or it is a listing that shows only
+//! A call needs an action. It is about a queue, about everything, or it is a listing that shows
+//! only
 //! the queues of the token. A queue outside of the token's queues does not exist for it: this is
 //! answered before a missing action, so that no answer reveals the queue.
 
@@ -184,7 +185,8 @@ impl Permissions {
         Ok(Self { actions, queues })
     }
 
-    /// Decides about a call that needs one of `needed`. A hidden queue comes before a missing action.
+    /// Decides about a call that needs one of `needed`. A hidden queue comes before a missing
+    /// action.
     pub fn decide(&self, needed: ActionSet, target: AccessTarget<'_>) -> AccessDecision {
         let is_visible = match target {
             AccessTarget::Queue(queue) => self.queues.covers(queue),

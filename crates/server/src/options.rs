@@ -23,7 +23,8 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Threads that serve connections, on a runtime of one thread. That thread is the first.
     pub io_threads: usize,
-    /// Host names, beside `localhost` and IP addresses, under which a server without tokens answers.
+    /// Host names, beside `localhost` and IP addresses, under which a server without tokens
+    /// answers.
     pub allowed_hosts: Vec<String>,
     /// Serves `/metrics` without a token on an address of its own.
     pub metrics_listen: Option<SocketAddr>,

@@ -308,12 +308,12 @@ macro_rules! with_conformance_cases {
                 system_records_survive_reopen
             }
             outbox {
-                callback_is_owed_at_the_end_of_a_job
-                every_way_to_end_owes_one_delivery
-                full_queue_owes_a_delivery
+                callback_is_pending_at_the_end_of_a_job
+                every_way_to_end_records_one_delivery
+                full_queue_records_a_delivery
                 subscriptions_select_deliveries
-                each_end_of_a_requeued_job_is_owed
-                refused_command_owes_nothing
+                each_end_of_a_requeued_job_is_pending
+                refused_command_records_nothing
             }
             restarts outbox_recovery {
                 deliveries_survive_a_restart_and_the_job

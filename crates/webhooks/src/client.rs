@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 pub use crate::connect::{Dialer, SystemDialer};
 use crate::connect::{connect, server_name, tls_config};
 use crate::guard::AddressGuard;
-use crate::outcome::{AttemptFailure, AttemptResult, parse_retry_after};
+use crate::outcome::{AttemptResult, DeliveryFailure, parse_retry_after};
 use crate::target::Target;
 
 /// Time of one attempt, from the lookup of the name to the head of the response.
@@ -69,16 +69,16 @@ impl<D: Dialer> WebhookClient<D> {
 
     /// Sends a message to a URL, once.
     pub async fn send(&self, url: &str, message: &Message) -> AttemptResult {
-        let Some(target) = Target::parse(url) else { return AttemptResult::Failure(AttemptFailure::InvalidUrl) };
+        let Some(target) = Target::parse(url) else { return AttemptResult::Failure(DeliveryFailure::InvalidUrl) };
         let attempt = self.attempt(&target, message);
         match timeout(self.attempt_timeout, attempt).await {
             Ok(Ok(result)) => result,
             Ok(Err(failure)) => AttemptResult::Failure(failure),
-            Err(_) => AttemptResult::Failure(AttemptFailure::Timeout),
+            Err(_) => AttemptResult::Failure(DeliveryFailure::Timeout),
         }
     }
 
-    async fn attempt(&self, target: &Target, message: &Message) -> Result<AttemptResult, AttemptFailure> {
+    async fn attempt(&self, target: &Target, message: &Message) -> Result<AttemptResult, DeliveryFailure> {
         let stream = connect(&self.dialer, &self.guard, target).await?;
         let request = request(target, message)?;
         let sent_at = message.timestamp;
@@ -87,12 +87,12 @@ impl<D: Dialer> WebhookClient<D> {
         }
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = connector.connect(server_name(target)?, stream).await;
-        exchange(stream.map_err(|_| AttemptFailure::TlsFailed)?, request, sent_at).await
+        exchange(stream.map_err(|_| DeliveryFailure::TlsFailed)?, request, sent_at).await
     }
 }
 
-fn request(target: &Target, message: &Message) -> Result<Request<Full<Bytes>>, AttemptFailure> {
-    let text = |text: &str| HeaderValue::from_str(text).map_err(|_| AttemptFailure::InvalidUrl);
+fn request(target: &Target, message: &Message) -> Result<Request<Full<Bytes>>, DeliveryFailure> {
+    let text = |text: &str| HeaderValue::from_str(text).map_err(|_| DeliveryFailure::InvalidUrl);
     Request::post(&target.path)
         .header(HOST, text(&target.authority)?)
         .header(USER_AGENT, AGENT)
@@ -102,7 +102,7 @@ fn request(target: &Target, message: &Message) -> Result<Request<Full<Bytes>>, A
         .header("webhook-timestamp", message.timestamp)
         .header("webhook-signature", text(&message.signature)?)
         .body(Full::new(message.body.clone()))
-        .map_err(|_| AttemptFailure::InvalidUrl)
+        .map_err(|_| DeliveryFailure::InvalidUrl)
 }
 
 /// Sends the request and reads the response. The connection ends with this call.
@@ -110,10 +110,10 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     request: Request<Full<Bytes>>,
     sent_at: i64,
-) -> Result<AttemptResult, AttemptFailure> {
+) -> Result<AttemptResult, DeliveryFailure> {
     let mut builder = http1::Builder::new();
     builder.max_headers(HEADERS_MAX).max_buf_size(BUFFER_BYTES_MAX);
-    let invalid = |_| AttemptFailure::InvalidResponse;
+    let invalid = |_| DeliveryFailure::InvalidResponse;
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(invalid)?;
     let mut exchange = pin!(async move {
         let response = sender.send_request(request).await.map_err(invalid)?;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::guard::AddressGuard;
-use crate::outcome::AttemptFailure;
+use crate::outcome::DeliveryFailure;
 use crate::target::{Target, TargetHost};
 
 /// Looks names up and opens connections. Tests record what is dialled.
@@ -53,24 +53,24 @@ pub(crate) async fn connect<D: Dialer>(
     dialer: &D,
     guard: &AddressGuard,
     target: &Target,
-) -> Result<D::Stream, AttemptFailure> {
+) -> Result<D::Stream, DeliveryFailure> {
     let addresses = match &target.host {
         TargetHost::Address(address) => vec![*address],
-        TargetHost::Name(name) => dialer.resolve(name).await.map_err(|_| AttemptFailure::NameNotResolved)?,
+        TargetHost::Name(name) => dialer.resolve(name).await.map_err(|_| DeliveryFailure::NameNotResolved)?,
     };
     if addresses.is_empty() {
-        return Err(AttemptFailure::NameNotResolved);
+        return Err(DeliveryFailure::NameNotResolved);
     }
     if !guard.permits_all(&addresses) {
-        return Err(AttemptFailure::AddressNotAllowed);
+        return Err(DeliveryFailure::AddressNotAllowed);
     }
-    let mut failure = AttemptFailure::ConnectionFailed;
+    let mut failure = DeliveryFailure::ConnectionFailed;
     for address in addresses.into_iter().take(ADDRESSES_MAX) {
         failure = match timeout(DIAL_TIMEOUT, dialer.dial(SocketAddr::new(address, target.port))).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => AttemptFailure::ConnectionRefused,
-            Ok(Err(_)) => AttemptFailure::ConnectionFailed,
-            Err(_) => AttemptFailure::Timeout,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => DeliveryFailure::ConnectionRefused,
+            Ok(Err(_)) => DeliveryFailure::ConnectionFailed,
+            Err(_) => DeliveryFailure::Timeout,
         };
     }
     Err(failure)
@@ -89,12 +89,12 @@ pub(crate) fn tls_config() -> Result<Arc<ClientConfig>, rustls::Error> {
 }
 
 /// Returns the name that the certificate of the receiver must have.
-pub(crate) fn server_name(target: &Target) -> Result<ServerName<'static>, AttemptFailure> {
+pub(crate) fn server_name(target: &Target) -> Result<ServerName<'static>, DeliveryFailure> {
     match &target.host {
         TargetHost::Address(address) => Ok(ServerName::from(*address)),
         TargetHost::Name(name) => {
             let name = name.strip_suffix('.').unwrap_or(name).to_owned();
-            ServerName::try_from(name).map_err(|_| AttemptFailure::InvalidUrl)
+            ServerName::try_from(name).map_err(|_| DeliveryFailure::InvalidUrl)
         }
     }
 }

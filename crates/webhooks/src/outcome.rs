@@ -9,12 +9,12 @@ pub enum AttemptResult {
     /// The receiver answered with this status.
     Response { status: u16, retry_after: Option<Duration> },
     /// There was no response.
-    Failure(AttemptFailure),
+    Failure(DeliveryFailure),
 }
 
 /// Why there was no response. The texts are stable: they are shown in the log of the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptFailure {
+pub enum DeliveryFailure {
     /// An address of the host is in a network that the operator has not allowed.
     AddressNotAllowed,
     /// The URL cannot be used, for example because of an invalid host.
@@ -28,7 +28,7 @@ pub enum AttemptFailure {
     Timeout,
 }
 
-impl AttemptFailure {
+impl DeliveryFailure {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AddressNotAllowed => "address_not_allowed",
@@ -43,7 +43,7 @@ impl AttemptFailure {
     }
 }
 
-impl fmt::Display for AttemptFailure {
+impl fmt::Display for DeliveryFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -51,7 +51,7 @@ impl fmt::Display for AttemptFailure {
 
 /// What follows an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptVerdict {
     Delivered,
     /// Try again by the plan, after this pause at least.
     Retry {
@@ -64,21 +64,21 @@ pub enum Verdict {
 }
 
 impl AttemptResult {
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> AttemptVerdict {
         match self {
-            Self::Response { status: 200..=299, .. } => Verdict::Delivered,
-            Self::Response { status: 410, .. } => Verdict::Gone,
+            Self::Response { status: 200..=299, .. } => AttemptVerdict::Delivered,
+            Self::Response { status: 410, .. } => AttemptVerdict::Gone,
             // A redirect is a failure: the new place was not checked, and was not configured.
-            Self::Response { retry_after, .. } => Verdict::Retry { retry_after: *retry_after },
-            Self::Failure(AttemptFailure::AddressNotAllowed | AttemptFailure::InvalidUrl) => Verdict::Final,
+            Self::Response { retry_after, .. } => AttemptVerdict::Retry { retry_after: *retry_after },
+            Self::Failure(DeliveryFailure::AddressNotAllowed | DeliveryFailure::InvalidUrl) => AttemptVerdict::Final,
             Self::Failure(
-                AttemptFailure::NameNotResolved
-                | AttemptFailure::ConnectionRefused
-                | AttemptFailure::ConnectionFailed
-                | AttemptFailure::TlsFailed
-                | AttemptFailure::InvalidResponse
-                | AttemptFailure::Timeout,
-            ) => Verdict::Retry { retry_after: None },
+                DeliveryFailure::NameNotResolved
+                | DeliveryFailure::ConnectionRefused
+                | DeliveryFailure::ConnectionFailed
+                | DeliveryFailure::TlsFailed
+                | DeliveryFailure::InvalidResponse
+                | DeliveryFailure::Timeout,
+            ) => AttemptVerdict::Retry { retry_after: None },
         }
     }
 
@@ -121,16 +121,16 @@ mod tests {
         let response = |status| AttemptResult::Response { status, retry_after: None }.verdict();
         for status in 100..=599 {
             let expected = match status {
-                200..=299 => Verdict::Delivered,
-                410 => Verdict::Gone,
-                _ => Verdict::Retry { retry_after: None },
+                200..=299 => AttemptVerdict::Delivered,
+                410 => AttemptVerdict::Gone,
+                _ => AttemptVerdict::Retry { retry_after: None },
             };
             assert_eq!(response(status), expected, "{status}");
         }
-        assert_eq!(AttemptResult::Failure(AttemptFailure::AddressNotAllowed).verdict(), Verdict::Final);
+        assert_eq!(AttemptResult::Failure(DeliveryFailure::AddressNotAllowed).verdict(), AttemptVerdict::Final);
         let pause = Some(Duration::from_secs(7));
         let busy = AttemptResult::Response { status: 429, retry_after: pause };
-        assert_eq!(busy.verdict(), Verdict::Retry { retry_after: pause });
+        assert_eq!(busy.verdict(), AttemptVerdict::Retry { retry_after: pause });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use longshore_webhooks::client::{Dialer, Message, WebhookClient};
 use longshore_webhooks::guard::AddressGuard;
 use longshore_webhooks::network::{Cidr, SPECIAL_V4, SPECIAL_V6, is_global};
-use longshore_webhooks::outcome::{AttemptFailure, AttemptResult};
+use longshore_webhooks::outcome::{AttemptResult, DeliveryFailure};
 
 /// Answers lookups from a script, and records what is dialled. Every dial fails.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ async fn send(client: &WebhookClient<RecordingDialer>, url: &str) -> AttemptResu
     client.send(url, &message).await
 }
 
-const REFUSED: AttemptResult = AttemptResult::Failure(AttemptFailure::AddressNotAllowed);
+const REFUSED: AttemptResult = AttemptResult::Failure(DeliveryFailure::AddressNotAllowed);
 
 /// First, second, middle, last but one and last address of a network.
 fn edges(network: Cidr) -> Vec<IpAddr> {
@@ -160,7 +160,7 @@ async fn special_addresses_are_never_dialled_in_any_spelling() {
         for host in hosts {
             for url in [format!("http://{host}/"), format!("HTTPS://{host}:8443/x?y")] {
                 let result = send(&client, &url).await;
-                let is_refused = result == REFUSED || result == AttemptResult::Failure(AttemptFailure::InvalidUrl);
+                let is_refused = result == REFUSED || result == AttemptResult::Failure(DeliveryFailure::InvalidUrl);
                 assert!(is_refused, "{url}: {result:?}");
                 tried += 1;
             }
@@ -266,7 +266,7 @@ async fn operator_opens_networks() {
         ("http://[::ffff:127.0.0.1]/", "[::ffff:127.0.0.1]:80"),
         ("https://[fd00::1]/", "[fd00::1]:443"),
     ] {
-        assert_eq!(send(&client, url).await, AttemptResult::Failure(AttemptFailure::ConnectionRefused), "{url}");
+        assert_eq!(send(&client, url).await, AttemptResult::Failure(DeliveryFailure::ConnectionRefused), "{url}");
         assert_eq!(dialer.dialled(), [address.parse::<SocketAddr>().unwrap()]);
     }
     for url in ["http://10.0.0.1/", "http://[::1]/", "http://[fc00::1]/", "http://169.254.169.254/latest/meta-data"] {
@@ -295,7 +295,7 @@ async fn global_addresses_are_dialled() {
         "[64:ff9b::8.8.8.8]",
     ] {
         let result = send(&client, &format!("http://{host}/")).await;
-        assert_eq!(result, AttemptResult::Failure(AttemptFailure::ConnectionRefused), "{host}");
+        assert_eq!(result, AttemptResult::Failure(DeliveryFailure::ConnectionRefused), "{host}");
         assert_eq!(dialer.dialled().len(), 1, "{host}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_webhooks::client::{Message, SystemDialer, WebhookClient};
 use longshore_webhooks::guard::AddressGuard;
-use longshore_webhooks::outcome::{AttemptFailure, AttemptResult};
+use longshore_webhooks::outcome::{AttemptResult, DeliveryFailure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -100,7 +100,7 @@ async fn hostile_responses_are_bounded() {
     let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20)).into_bytes();
     for invalid in [many, long, b"SSH-2.0-x\r\n".to_vec(), Vec::new(), b"HTTP/1.1 2".to_vec()] {
         let result = answer(invalid).await.1;
-        assert_eq!(result, AttemptResult::Failure(AttemptFailure::InvalidResponse));
+        assert_eq!(result, AttemptResult::Failure(DeliveryFailure::InvalidResponse));
     }
 }
 
@@ -108,10 +108,10 @@ async fn hostile_responses_are_bounded() {
 async fn silent_receivers_time_out() {
     let (listener, url) = listener().await;
     let (accepted, result) = tokio::join!(listener.accept(), send(&url));
-    assert_eq!(result, AttemptResult::Failure(AttemptFailure::Timeout));
+    assert_eq!(result, AttemptResult::Failure(DeliveryFailure::Timeout));
     drop(accepted);
     drop(listener);
-    assert_eq!(send(&url).await, AttemptResult::Failure(AttemptFailure::ConnectionRefused));
+    assert_eq!(send(&url).await, AttemptResult::Failure(DeliveryFailure::ConnectionRefused));
 }
 
 #[tokio::test]
@@ -122,5 +122,5 @@ async fn plain_receiver_behind_https_is_a_failure_of_tls() {
         let _closed = stream.write_all(b"HTTP/1.1 400 Bad\r\n\r\n").await;
     };
     let ((), result) = tokio::join!(receiver, async { send(&url.replace("http:", "https:")).await });
-    assert_eq!(result, AttemptResult::Failure(AttemptFailure::TlsFailed));
+    assert_eq!(result, AttemptResult::Failure(DeliveryFailure::TlsFailed));
 }

@@ -58,7 +58,7 @@ pub(crate) struct CreateToken {
     /// Queues, separated by commas: names, or starts of names with *
     #[arg(long, value_delimiter = ',', required = true)]
     queues: Vec<String>,
-    /// How long the token is valid, such as 90d; for ever without it
+    /// How long the token is valid, such as 90d; without limit if absent
     #[arg(long, value_name = "DURATION")]
     expires: Option<Duration>,
 }

@@ -14,7 +14,7 @@ pub(crate) enum WebhooksCommand {
     List,
     /// Show one endpoint; its secret is never shown again
     Get(EndpointArg),
-    Put(PutEndpoint),
+    Put(PutWebhookArgs),
     /// Delete an endpoint; its pending deliveries fail
     Delete(EndpointArg),
     /// Give an endpoint a new secret; the old one signs too for 24 hours
@@ -45,7 +45,7 @@ Examples:
   longshore webhooks put billing https://example.com/hooks --event job.failed --event job.dead_letter
   longshore webhooks put mail https://example.com/mail --queue mail --queue 'reports.*'
   longshore webhooks put billing https://example.com/hooks --disabled")]
-pub(crate) struct PutEndpoint {
+pub(crate) struct PutWebhookArgs {
     /// The endpoint's name
     name: String,
     /// Receiver of the messages, http or https
@@ -90,7 +90,7 @@ impl WebhooksCommand {
             Self::Delete(EndpointArg { name }) => {
                 context.call(async { Ok(client.delete_webhook(&name).await?) })?;
                 if context.output.json {
-                    return context.output.json(&Deleted { webhook: &name, deleted: true });
+                    return context.output.json(&DeletedWebhook { webhook: &name, deleted: true });
                 }
                 context.output.line(&format!("webhook \"{name}\" deleted"))
             }
@@ -111,12 +111,12 @@ impl WebhooksCommand {
 }
 
 #[derive(serde::Serialize)]
-struct Deleted<'a> {
+struct DeletedWebhook<'a> {
     webhook: &'a str,
     deleted: bool,
 }
 
-impl PutEndpoint {
+impl PutWebhookArgs {
     fn run(self, context: &Context) -> Result<(), CliError> {
         let some = |list: Vec<String>| (!list.is_empty()).then_some(list);
         let put = PutWebhook {

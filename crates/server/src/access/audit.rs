@@ -1,9 +1,10 @@
 //! The audit log: every call of an operator or administrator, also refused ones.
 //!
-//! An entry is written after the call, because it has the outcome, and before the response: a change
+//! An entry is written after the call, because it has the outcome, and before the response: a
+//! change
 //! that was acknowledged is in the log. If the entry cannot be written, the call is answered with
 //! `store_unavailable`, and it is unknown whether it was applied. Calls with a wrong token are not
-//! listed: anybody could fill the log with them.
+//! listed: any client could fill the log with them.
 
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};

@@ -1,6 +1,7 @@
 //! The queues of jobs and workflows that restricted tokens have used.
 //!
-//! A job never moves to another queue, so an entry stays true. It saves a settlement the read of its
+//! A job never moves to another queue, so an entry stays true. It saves a settlement the read of
+//! its
 //! job.
 
 use std::collections::{BTreeSet, HashMap};

@@ -210,7 +210,7 @@ impl Access {
                 Ok(RequestOrigin { caller: Caller::Token(token), peer })
             }
             Err(detail) => {
-                // Only a wrong token is a guess: a client without one is told so at once.
+                // Only a wrong token is a guess: a client without one gets its error at once.
                 let delay = if detail == MISSING { Duration::ZERO } else { self.limiter.delay(address) };
                 Err(Denied { error: ApiError::new(ErrorCode::Unauthorized, detail), delay })
             }

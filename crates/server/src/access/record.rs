@@ -101,7 +101,8 @@ impl TokenRecord {
 pub struct TokenSecret(String);
 
 impl TokenSecret {
-    /// Creates a token with a random id and a random secret. Returns the id, the digest and the text.
+    /// Creates a token with a random id and a random secret. Returns the id, the digest and the
+    /// text.
     pub(crate) fn generate(rng: &mut dyn Rng) -> (String, SecretDigest, Self) {
         let id = hex(&rng.next_u64().to_be_bytes());
         let secret = hex(&[rng.bytes16(), rng.bytes16()].concat());

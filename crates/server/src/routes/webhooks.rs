@@ -179,7 +179,7 @@ async fn to_wire(app: &AppState, key: DeliveryKey, delivery: &Delivery) -> Resul
 
 async fn find(app: &AppState, name: &str) -> Result<Endpoint, ApiError> {
     let endpoint = match name {
-        // It exists as soon as it is asked for.
+        // A read creates it.
         CALLBACKS => app.call_store(Box::pin(endpoint::callbacks(&*app.store))).await?,
         _ => app.call_store(Box::pin(endpoint::find(&*app.store, name))).await?,
     };

@@ -15,7 +15,7 @@ const VERSION: u8 = 1;
 pub(super) struct InvalidRecord;
 
 #[derive(Serialize, Deserialize)]
-struct StoredSchedule {
+struct ScheduleEnvelope {
     cron: Option<String>,
     every_ms: Option<u64>,
     timezone: String,
@@ -55,7 +55,7 @@ pub(super) fn encode_schedule(schedule: &Schedule) -> Vec<u8> {
         Recurrence::Cron(cron) => (Some(cron.to_string()), None),
         Recurrence::Every(interval) => (None, Some(interval.as_millis())),
     };
-    encode(&StoredSchedule {
+    encode(&ScheduleEnvelope {
         cron,
         every_ms,
         timezone: schedule.time_zone.to_string(),
@@ -73,7 +73,7 @@ pub(super) fn encode_schedule(schedule: &Schedule) -> Vec<u8> {
 }
 
 pub(super) fn decode_schedule(name: &ScheduleName, value: &[u8]) -> Result<Schedule, InvalidRecord> {
-    let (stored, _): (StoredSchedule, _) = decode(value)?;
+    let (stored, _): (ScheduleEnvelope, _) = decode(value)?;
     let recurrence = match (stored.cron, stored.every_ms) {
         (Some(cron), None) => Recurrence::Cron(cron.into()),
         (None, Some(millis)) => Recurrence::Every(Duration::from_millis(millis)),

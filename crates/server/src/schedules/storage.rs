@@ -174,7 +174,8 @@ pub(super) struct ProcessedTick {
 }
 
 impl StoredSchedule {
-    /// Returns the write that records ticks, oldest first. Each tick is processed by one such write:
+    /// Returns the write that records ticks, oldest first. Each tick is processed by one such
+    /// write:
     /// the progress must be as read.
     pub(super) fn record_ticks(&self, ticks: &[ProcessedTick]) -> SystemWrite {
         let (name, mut progress) = (&self.schedule.name, self.progress.clone());

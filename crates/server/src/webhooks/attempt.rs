@@ -9,7 +9,7 @@ use longshore_engine::{CALLBACKS, Delivery, DeliveryAttempt};
 use longshore_store::StoreError;
 use longshore_store::clock::monotonic;
 use longshore_webhooks::client::Message;
-use longshore_webhooks::outcome::{AttemptFailure, AttemptResult, Verdict};
+use longshore_webhooks::outcome::{AttemptResult, AttemptVerdict, DeliveryFailure};
 use longshore_webhooks::plan;
 use longshore_webhooks::sign::signatures;
 use serde::Serialize;
@@ -65,8 +65,8 @@ pub(super) async fn run(app: &AppState, held: &mut HeldDelivery) -> Result<(), S
         error: error.map(Arc::from),
         duration_ms: u32::try_from(duration).unwrap_or(u32::MAX),
     });
-    let verdict = result.map_or(Verdict::Final, |result| result.verdict());
-    if verdict == Verdict::Gone && held.delivery.url.is_none() {
+    let verdict = result.map_or(AttemptVerdict::Final, |result| result.verdict());
+    if verdict == AttemptVerdict::Gone && held.delivery.url.is_none() {
         endpoint::disable_gone(&*app.store, &held.delivery.endpoint, &url).await?;
     }
     apply(app, &mut held.delivery, verdict);
@@ -105,27 +105,27 @@ async fn body(app: &AppState, delivery: &Delivery) -> Result<Vec<u8>, Unsendable
 }
 
 async fn send(app: &AppState, endpoint: &Endpoint, url: &str, id: String, body: Vec<u8>) -> AttemptResult {
-    let Some(client) = &app.webhooks.client else { return AttemptResult::Failure(AttemptFailure::TlsFailed) };
+    let Some(client) = &app.webhooks.client else { return AttemptResult::Failure(DeliveryFailure::TlsFailed) };
     let timestamp = app.webhooks.real_now().as_millis().div_euclid(1_000);
     let signature = signatures(endpoint.secrets(app.now()), &id, timestamp, &body);
     client.send(url, &Message { id, timestamp, signature, body: body.into() }).await
 }
 
 /// Changes the state of a delivery after an attempt.
-fn apply(app: &AppState, delivery: &mut Delivery, verdict: Verdict) {
+fn apply(app: &AppState, delivery: &mut Delivery, verdict: AttemptVerdict) {
     let now = app.now();
     delivery.planned_attempts = delivery.planned_attempts.saturating_add(1);
     let delay = match verdict {
         // A test is for an operator who looks at its result: it is sent once.
-        Verdict::Retry { retry_after } if delivery.event != WebhookEvent::Test => {
+        AttemptVerdict::Retry { retry_after } if delivery.event != WebhookEvent::Test => {
             plan::delay_after(delivery.planned_attempts, retry_after, app.webhooks.random())
         }
-        Verdict::Retry { .. } | Verdict::Delivered | Verdict::Final | Verdict::Gone => None,
+        AttemptVerdict::Retry { .. } | AttemptVerdict::Delivered | AttemptVerdict::Final | AttemptVerdict::Gone => None,
     };
     let millis = delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
     delivery.next_at = millis.map(|millis| now + Duration::from_millis(millis));
     if delivery.next_at.is_none() {
-        let is_delivered = verdict == Verdict::Delivered;
+        let is_delivered = verdict == AttemptVerdict::Delivered;
         delivery.state = if is_delivered { DeliveryState::Delivered } else { DeliveryState::Failed };
         delivery.ended_at = Some(now);
     }

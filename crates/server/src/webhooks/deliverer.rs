@@ -30,14 +30,14 @@ const HOST_IN_FLIGHT_MAX: usize = 4;
 
 /// Deliveries that this server attempts now.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+pub(super) struct InFlightDeliveries {
     deliveries: HashSet<DeliveryKey>,
     hosts: HashMap<String, usize>,
     /// Whether a due delivery was left because a bound was reached.
     has_waiting: bool,
 }
 
-impl InFlight {
+impl InFlightDeliveries {
     /// Reserves a place. Returns `false` if a bound is reached or the delivery is in flight.
     fn reserve(&mut self, delivery: DeliveryKey, host: Option<&str>) -> bool {
         if self.deliveries.contains(&delivery) {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn bounds_per_host_and_in_total() {
-        let mut flight = InFlight::default();
+        let mut flight = InFlightDeliveries::default();
         assert!((0..4).all(|number| flight.reserve(key(number), Some("a"))));
         assert!(!flight.reserve(key(9), Some("a")), "four for each host");
         assert!(flight.reserve(key(9), Some("b")) && !flight.reserve(key(9), Some("b")), "once each");

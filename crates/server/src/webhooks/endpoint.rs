@@ -247,7 +247,7 @@ pub(crate) async fn read_all(store: &dyn Store) -> Result<Vec<SystemRecord>, Sto
 }
 
 /// What becomes of an endpoint that is being changed.
-enum Change<T> {
+enum EndpointChange<T> {
     /// Writes the endpoint, and returns the value if it was written.
     Write(Endpoint, T),
     /// Writes nothing.
@@ -258,12 +258,12 @@ enum Change<T> {
 async fn update<T>(
     store: &dyn Store,
     name: &str,
-    mut change: impl FnMut(Option<Endpoint>) -> Change<T>,
+    mut change: impl FnMut(Option<Endpoint>) -> EndpointChange<T>,
 ) -> Result<Option<T>, StoreError> {
     for _ in 0..WRITES_MAX {
         let (endpoint, value) = match change(find(store, name).await?) {
-            Change::Write(endpoint, value) => (endpoint, value),
-            Change::Return(value) => return Ok(Some(value)),
+            EndpointChange::Write(endpoint, value) => (endpoint, value),
+            EndpointChange::Return(value) => return Ok(Some(value)),
         };
         let Some(change) = endpoint.to_change() else { return Ok(None) };
         match store.write_system(SystemWrite::new(vec![change])).await? {
@@ -291,7 +291,7 @@ pub(crate) async fn put(
         let created = found.is_none();
         let mut endpoint = found.unwrap_or_else(|| Endpoint::new(name, now));
         endpoint.apply(settings, now);
-        Change::Write(endpoint.clone(), PutEndpoint { endpoint, created })
+        EndpointChange::Write(endpoint.clone(), PutEndpoint { endpoint, created })
     })
     .await
 }
@@ -308,9 +308,9 @@ pub(crate) async fn rotate(store: &dyn Store, name: &str) -> Result<Option<Optio
             }
             // Its first secret has not signed anything.
             None if name == CALLBACKS => Endpoint::new(name, now),
-            None => return Change::Return(None),
+            None => return EndpointChange::Return(None),
         };
-        Change::Write(endpoint.clone(), Some(endpoint))
+        EndpointChange::Write(endpoint.clone(), Some(endpoint))
     })
     .await
 }
@@ -319,10 +319,10 @@ pub(crate) async fn rotate(store: &dyn Store, name: &str) -> Result<Option<Optio
 pub(crate) async fn callbacks(store: &dyn Store) -> Result<Option<Endpoint>, StoreError> {
     let now = store.now();
     update(store, CALLBACKS, |found| match found {
-        Some(endpoint) => Change::Return(endpoint),
+        Some(endpoint) => EndpointChange::Return(endpoint),
         None => {
             let endpoint = Endpoint::new(CALLBACKS, now);
-            Change::Write(endpoint.clone(), endpoint)
+            EndpointChange::Write(endpoint.clone(), endpoint)
         }
     })
     .await
@@ -335,9 +335,9 @@ pub(crate) async fn disable_gone(store: &dyn Store, name: &str, url: &str) -> Re
         Some(mut endpoint) if endpoint.url == url && endpoint.enabled => {
             (endpoint.enabled, endpoint.updated_at) = (false, now);
             endpoint.disabled_reason = Some("gone".to_owned());
-            Change::Write(endpoint, true)
+            EndpointChange::Write(endpoint, true)
         }
-        Some(_) | None => Change::Return(false),
+        Some(_) | None => EndpointChange::Return(false),
     });
     if written.await? == Some(true) {
         tracing::warn!(webhook = name, "webhook endpoint disabled: its receiver answered 410");

@@ -121,7 +121,8 @@ async fn every_token_on_every_route_and_queue_is_answered_by_the_table() {
                         Queue | Any | All if has_action => 200,
                         Queue | Any | All => 403,
                     };
-                    // An allowed call reaches its handler, which refuses an unknown field: nothing changes.
+                    // An allowed call reaches its handler, which refuses an unknown field: nothing
+                    // changes.
                     let spoilt = (*method != "GET" && expected == 200 && *about != Any).then_some(r#"{"bogus":1}"#);
                     let (path, body) = (fill(path), fill(body));
                     let body = spoilt.or(Some(body.as_str()).filter(|body| !body.is_empty()));

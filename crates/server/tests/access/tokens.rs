@@ -98,7 +98,8 @@ async fn a_revocation_ends_long_polls_on_every_server() {
     two.stop().await;
 }
 
-/// Checklist: S07: bad tokens are slowed down and always answered with 401; a good one is not affected.
+/// Checklist: S07: bad tokens are slowed down and always answered with 401; a good one is not
+/// affected.
 #[tokio::test]
 async fn many_bad_tokens_are_slowed_down_and_lock_no_one_out() {
     let server = Setup::memory().start().await;

@@ -149,7 +149,7 @@ fn has_attempts(number: usize) -> impl Fn(&Value) -> bool {
 
 /// Proves G-10.13.
 #[tokio::test]
-async fn callback_url_is_told_when_the_job_has_ended() {
+async fn callback_url_receives_the_end_of_the_job() {
     let (server, mut c, mut receiver) = start().await;
     let secret = c.post("/v1/webhooks/callbacks/rotate", "").await.ok(200)["secret"].as_str().unwrap().to_owned();
     let job = json!({ "type": "t", "payload": {"private": true}, "callback_url": receiver.url, "tags": {"a": "b"} });

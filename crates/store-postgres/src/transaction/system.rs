@@ -1,4 +1,5 @@
-//! System records in a transaction: locked before the rules run, checked, and written with the jobs.
+//! System records in a transaction: locked before the rules run, checked, and written with the
+//! jobs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

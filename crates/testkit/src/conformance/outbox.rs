@@ -1,4 +1,4 @@
-//! The outbox: a terminal transition writes exactly the deliveries that it owes, in its commit.
+//! The outbox: a terminal transition writes exactly the deliveries that it records, in its commit.
 
 use longshore_core::Duration;
 use longshore_core::cancel::Force;
@@ -57,7 +57,7 @@ pub(super) fn deliveries(h: &Harness) -> Vec<Delivery> {
 }
 
 /// Returns endpoint and event of the deliveries of a job.
-pub(super) fn owed(h: &Harness, id: JobId) -> Vec<(String, WebhookEvent)> {
+pub(super) fn recorded(h: &Harness, id: JobId) -> Vec<(String, WebhookEvent)> {
     let of_job = deliveries(h).into_iter().filter(|delivery| delivery.job == Some(id));
     of_job.map(|delivery| (delivery.endpoint.to_string(), delivery.event)).collect()
 }
@@ -70,10 +70,10 @@ pub(super) fn with_policy(policy: PolicyPatch) -> NewJob {
     work_with(|job| job.policy = policy)
 }
 
-pub(super) fn callback_is_owed_at_the_end_of_a_job(h: &mut Harness) {
+pub(super) fn callback_is_pending_at_the_end_of_a_job(h: &mut Harness) {
     let job = h.submit("q", with_callback(work()));
     let claimed = h.claim_one("q");
-    assert_eq!(deliveries(h), [], "nothing is owed before the end");
+    assert_eq!(deliveries(h), [], "nothing is recorded before the end");
     h.settle(&claimed, complete()).unwrap();
     let [delivery] = deliveries(h).try_into().unwrap();
     assert_eq!((&*delivery.endpoint, delivery.url.as_deref()), (CALLBACKS, Some("https://example.org/done")));
@@ -83,14 +83,14 @@ pub(super) fn callback_is_owed_at_the_end_of_a_job(h: &mut Harness) {
     let now = h.job(job.id);
     assert_eq!((snapshot.seq, &snapshot.state, &snapshot.queue), (now.seq, &now.state, &now.queue));
     assert_eq!((&snapshot.policy, snapshot.counters), (&now.policy, now.counters));
-    // A repeated settlement answers the same and owes nothing.
+    // A repeated settlement answers the same and records nothing.
     h.settle(&claimed, complete()).unwrap();
     assert_eq!(deliveries(h).len(), 1);
     h.run("q", work(), complete());
-    assert_eq!(deliveries(h).len(), 1, "without endpoint and callback URL nothing is owed");
+    assert_eq!(deliveries(h).len(), 1, "without endpoint and callback URL nothing is recorded");
 }
 
-pub(super) fn every_way_to_end_owes_one_delivery(h: &mut Harness) {
+pub(super) fn every_way_to_end_records_one_delivery(h: &mut Harness) {
     subscribe(h, "all", &WebhookEvent::OF_JOBS, &["*"], true);
     let once = RetryPatch { limit: Some(1), ..RetryPatch::default() };
     let once = || PolicyPatch { retry: once.clone(), ..PolicyPatch::default() };
@@ -117,12 +117,12 @@ pub(super) fn every_way_to_end_owes_one_delivery(h: &mut Harness) {
     let stillborn = h.submit("later", after(&[dependency])).id;
     for id in [completed, failed, exhausted, cancelled, dead, dependency, dependent, outlived, slow, stillborn] {
         let event = WebhookEvent::of_state(h.state(id)).unwrap();
-        assert_eq!(owed(h, id), [("all".to_owned(), event)], "{event}");
+        assert_eq!(recorded(h, id), [("all".to_owned(), event)], "{event}");
     }
     assert_eq!(deliveries(h).len(), 11, "and one for the job of the deleted queue");
 }
 
-pub(super) fn full_queue_owes_a_delivery(h: &mut Harness) {
+pub(super) fn full_queue_records_a_delivery(h: &mut Harness) {
     subscribe(h, "all", &WebhookEvent::OF_JOBS, &["*"], true);
     let limit = SettingsPatch { max_queued: Some(Some(1)), ..SettingsPatch::default() };
     h.put_queue_with("q", Profile::Document, limit);
@@ -130,14 +130,14 @@ pub(super) fn full_queue_owes_a_delivery(h: &mut Harness) {
     h.submit("q", now);
     let held = h.submit("q", work());
     h.admin(AdminCommand::SubmitHeld { id: held.id });
-    assert_eq!(owed(h, held.id), [("all".to_owned(), WebhookEvent::Failed)], "resource_exhausted");
+    assert_eq!(recorded(h, held.id), [("all".to_owned(), WebhookEvent::Failed)], "resource_exhausted");
 }
 
 pub(super) fn subscriptions_select_deliveries(h: &mut Harness) {
     subscribe(h, "completed", &[WebhookEvent::Completed], &["*"], true);
     subscribe(h, "mail", &WebhookEvent::OF_JOBS, &["mail", "reports.*"], true);
     subscribe(h, "off", &WebhookEvent::OF_JOBS, &["*"], false);
-    let endpoints = |id| owed(h, id).into_iter().map(|(endpoint, _)| endpoint).collect::<Vec<_>>();
+    let endpoints = |id| recorded(h, id).into_iter().map(|(endpoint, _)| endpoint).collect::<Vec<_>>();
     let sorted = |id| {
         let mut names = endpoints(id);
         names.sort();
@@ -152,7 +152,7 @@ pub(super) fn subscriptions_select_deliveries(h: &mut Harness) {
     assert_eq!(sorted(h.run("reports", work(), complete()).id), ["off"], "the endpoint is enabled");
 }
 
-pub(super) fn each_end_of_a_requeued_job_is_owed(h: &mut Harness) {
+pub(super) fn each_end_of_a_requeued_job_is_pending(h: &mut Harness) {
     let in_place = SettingsPatch { manual_requeue: Some(ManualRequeue::InPlace), ..SettingsPatch::default() };
     h.put_queue_with("q", Profile::Standard, in_place);
     let job = h.run("q", with_callback(work()), fail(ReportedCategory::Permanent));
@@ -163,12 +163,12 @@ pub(super) fn each_end_of_a_requeued_job_is_owed(h: &mut Harness) {
         h.admin(AdminCommand::Requeue { id: job.id, how });
         h.admin(AdminCommand::Cancel { id: job.id, reason: None, force: Force::ByPolicy });
     }
-    let events: Vec<WebhookEvent> = owed(h, job.id).into_iter().map(|(_, event)| event).collect();
+    let events: Vec<WebhookEvent> = recorded(h, job.id).into_iter().map(|(_, event)| event).collect();
     assert_eq!(events.len(), 3);
     assert_eq!(events.iter().filter(|event| **event == WebhookEvent::Cancelled).count(), 2);
 }
 
-pub(super) fn refused_command_owes_nothing(h: &mut Harness) {
+pub(super) fn refused_command_records_nothing(h: &mut Harness) {
     subscribe(h, "all", &WebhookEvent::OF_JOBS, &["*"], true);
     let job = h.submit("q", with_callback(work()));
     let claimed = h.claim_one("q");

@@ -6,7 +6,7 @@ use longshore_core::webhook::WebhookEvent;
 use longshore_store::JobRef;
 
 use super::harness::*;
-use super::outbox::{SECOND, deliveries, owed, subscribe, with_policy};
+use super::outbox::{SECOND, deliveries, recorded, subscribe, with_policy};
 
 pub(super) fn deliveries_survive_a_restart_and_the_job(h: &mut Harness) {
     subscribe(h, "all", &WebhookEvent::OF_JOBS, &["*"], true);
@@ -20,5 +20,5 @@ pub(super) fn deliveries_survive_a_restart_and_the_job(h: &mut Harness) {
     assert!(h.find(JobRef::Id(job.id)).is_none(), "the job is pruned");
     assert_eq!(deliveries(h), before);
     let later = h.run("q", work(), complete());
-    assert_eq!(owed(h, later.id).len(), 1, "the subscription is loaded on open");
+    assert_eq!(recorded(h, later.id).len(), 1, "the subscription is loaded on open");
 }

@@ -70,7 +70,11 @@ impl SchedulesCommand {
             Self::Delete(ScheduleArg { name }) => {
                 let client = context.client()?;
                 context.call(async { Ok(client.delete_schedule(&name).await?) })?;
-                done(context, &Deleted { schedule: &name, deleted: true }, &format!("schedule \"{name}\" deleted"))
+                done(
+                    context,
+                    &DeletedSchedule { schedule: &name, deleted: true },
+                    &format!("schedule \"{name}\" deleted"),
+                )
             }
             Self::Next(next) => next.run(context),
         }
@@ -78,7 +82,7 @@ impl SchedulesCommand {
 }
 
 #[derive(serde::Serialize)]
-struct Deleted<'a> {
+struct DeletedSchedule<'a> {
     schedule: &'a str,
     deleted: bool,
 }
