@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-use deliverer::InFlight;
+use deliverer::InFlightDeliveries;
 
 /// The state that routes and the deliverer share.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Webhooks {
     client: Option<WebhookClient<SystemDialer>>,
     /// Requests a look at the due deliveries.
     wake: Notify,
-    in_flight: Mutex<InFlight>,
+    in_flight: Mutex<InFlightDeliveries>,
     /// Subscriptions as of the last look: which transitions are worth a wake-up.
     subscriptions: Mutex<Arc<Subscriptions>>,
     /// Whether this server has seen a job with a callback URL.
