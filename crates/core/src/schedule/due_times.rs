@@ -27,7 +27,7 @@ pub enum DueTimes {
         interval: Duration,
         anchor: Timestamp,
     },
-    Cron(CronTimes),
+    Cron(Box<CronTimes>),
 }
 
 /// The times of a cron expression in a time zone.
@@ -63,7 +63,7 @@ impl DueTimes {
 
     /// Parses a cron expression. `now` is where the search for a first match starts.
     pub fn cron(expression: &str, zone: TimeZone, now: Timestamp) -> Result<Self, Invalid> {
-        let times = Self::Cron(CronTimes { expression: Expression::parse(expression)?, zone });
+        let times = Self::Cron(Box::new(CronTimes { expression: Expression::parse(expression)?, zone }));
         match times.next_after(now) {
             Some(_) => Ok(times),
             None => Err(Invalid::new("cron", "never matches: no such date exists")),
