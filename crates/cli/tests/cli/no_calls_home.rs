@@ -61,7 +61,7 @@ fn outbound(log: &Path) -> Vec<String> {
     text.lines().filter(has_address).map(str::to_owned).collect()
 }
 
-/// Proves that the trace would show a connection.
+/// Shows that the trace would show a connection.
 #[test]
 fn a_connection_is_recorded() {
     if !has_strace() {
