@@ -154,8 +154,8 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc --quiet
 
-update-docs: ## regenerates docs/requirements.md and docs/configuration.md
-	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability
+update-docs: ## regenerates docs/requirements.md, errors.md, settings.md and configuration.md
+	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability --test reference_pages
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-cli --bin longshore configuration_docs
 
 audit: ## checks licences, sources and security advisories of the dependencies

@@ -2,6 +2,14 @@
 
 CREATE SCHEMA longshore;
 
+CREATE FUNCTION longshore.append_event(body bytea) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO longshore.events (body) VALUES (append_event.body);
+    RETURN true;
+END $$;
+
 CREATE FUNCTION longshore.assert_row_count(actual bigint, expected bigint) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -830,6 +838,22 @@ CREATE TABLE longshore.dependency_edges (
     dependent bigint NOT NULL
 );
 
+CREATE UNLOGGED TABLE longshore.events (
+    id bigint NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    at bigint DEFAULT floor((EXTRACT(epoch FROM clock_timestamp()) * (1000)::numeric)) NOT NULL,
+    body bytea NOT NULL
+);
+
+ALTER TABLE longshore.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME longshore.events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE longshore.external_ids (
     queue integer NOT NULL,
     external_id text NOT NULL,
@@ -960,7 +984,28 @@ CREATE TABLE longshore.settings (
     epoch bigint DEFAULT 1 NOT NULL,
     imported_ids boolean DEFAULT false NOT NULL,
     virtual_now bigint,
+    watched boolean DEFAULT false NOT NULL,
+    watched_until bigint DEFAULT 0 NOT NULL,
     CONSTRAINT settings_singleton_check CHECK (singleton)
+);
+
+CREATE TABLE longshore.system_records (
+    kind smallint NOT NULL,
+    key bytea NOT NULL,
+    revision bigint NOT NULL,
+    value bytea NOT NULL
+);
+
+CREATE SEQUENCE longshore.system_revisions
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE longshore.system_versions (
+    kind smallint NOT NULL,
+    version bigint NOT NULL
 );
 
 CREATE TABLE longshore.tags (
@@ -1058,6 +1103,12 @@ ALTER TABLE ONLY longshore.queues
 ALTER TABLE ONLY longshore.settings
     ADD CONSTRAINT settings_pkey PRIMARY KEY (singleton);
 
+ALTER TABLE ONLY longshore.system_records
+    ADD CONSTRAINT system_records_pkey PRIMARY KEY (kind, key);
+
+ALTER TABLE ONLY longshore.system_versions
+    ADD CONSTRAINT system_versions_pkey PRIMARY KEY (kind);
+
 ALTER TABLE ONLY longshore.tags
     ADD CONSTRAINT tags_pkey PRIMARY KEY (term, seq);
 
@@ -1079,6 +1130,8 @@ ALTER TABLE ONLY longshore.workflows
 CREATE INDEX archive_by_state ON ONLY longshore.archive USING btree (state, queue, seq);
 
 CREATE INDEX archive_prune ON ONLY longshore.archive USING btree (prune_at, seq) WHERE (prune_at IS NOT NULL);
+
+CREATE INDEX events_by_xid ON longshore.events USING btree (xid);
 
 CREATE INDEX idempotency_keys_prune ON longshore.idempotency_keys USING btree (prune_at) WHERE (prune_at IS NOT NULL);
 

@@ -304,6 +304,7 @@ impl Life<'_> {
 
 /// No acknowledged change is lost, no lease version is granted twice, and replaced tokens stay
 /// invalid.
+/// Rules What is synced.
 #[test]
 fn acknowledged_changes_survive_power_cuts() {
     let number =

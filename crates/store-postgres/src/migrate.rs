@@ -140,7 +140,7 @@ fn check_age(applied: &[i32]) -> Result<(), StoreError> {
     }
 }
 
-const SUPPORTED: &str = "databases with migrations up to 5";
+const SUPPORTED: &str = "databases with migrations up to 7";
 
 /// Applies missing migrations. Returns them.
 pub async fn up(url: &str, schema: &str) -> Result<Vec<MigrationStatus>, StoreError> {

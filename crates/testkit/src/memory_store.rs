@@ -121,6 +121,7 @@ impl MemoryStore {
         {
             let mut held = disk.lock();
             held.engine = rebuild(&held.engine, &held.records);
+            held.load_subscriptions();
         }
         Self { disk, clock, wakeups: WakeupsSender::default(), granting: Arc::default() }
     }
@@ -219,9 +220,13 @@ impl Held {
                 None => self.records.delete_system(change.kind, &change.key),
             }
         }
+        self.load_subscriptions();
+        Ok(SystemWritten { revision, submitted })
+    }
+
+    fn load_subscriptions(&mut self) {
         let endpoints: Vec<_> = self.records.system(SystemKind::Webhook).map(|(key, _, value)| (key, value)).collect();
         self.engine.set_subscriptions(Arc::new(Subscriptions::of_records(endpoints).unwrap_or_default()));
-        Ok(SystemWritten { revision, submitted })
     }
 
     fn apply(&mut self, command: Command, now: Timestamp, effects: &mut Vec<Effect>) -> Response {

@@ -49,7 +49,8 @@ fn use_and_stop(server: Server, log: &Path) {
     for page in ["/v1/info", "/v1/stats", "/v1/workers", "/readyz"] {
         server.call("GET", page, &serde_json::Value::Null);
     }
-    let process = format!("{} +++ exited with 0 +++", server.id());
+    // The trace pads process ids.
+    let process = format!("{:<5} +++ exited with 0 +++", server.id());
     assert_eq!(server.stop().code(), Some(0));
     eventually("the trace is complete", || std::fs::read_to_string(log).unwrap().contains(&process));
 }

@@ -23,7 +23,7 @@ use tracing::Instrument;
 
 use super::delivery::{UndeliveredGrants, track};
 use super::drain_body::BodyDrain;
-use super::stream_guard::{OpenStreams, end_request};
+use super::stream_guard::{StreamFlag, end_request};
 use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
 use crate::access::{Denied, Peer};
 use crate::dialects;
@@ -63,19 +63,20 @@ pub(crate) async fn serve_stream<S>(
 {
     let limits = &app.limits;
     let timeouts = Timeouts { head: limits.head_timeout, write: limits.write_timeout, idle: limits.idle_timeout };
-    let (requests, streams) = (RequestCounter::default(), OpenStreams::default());
+    let (requests, stream_flag) = (RequestCounter::default(), StreamFlag::default());
     let undelivered = UndeliveredGrants::default();
     let stream = TimeoutStream::new(stream, requests.clone(), undelivered.clone(), timeouts);
     let service = service_fn(|request: Request<Incoming>| {
         requests.begin();
+        stream_flag.clear();
         let (router, requests, app, undelivered) = (router.clone(), requests.clone(), &app, &undelivered);
-        let streams = &streams;
+        let stream_flag = &stream_flag;
         async move {
             let id = app.request_ids.choose(request.headers());
             // Paths and bodies stay out of the log: they may contain secrets.
             let span = tracing::debug_span!("request", request_id = id.to_str().unwrap_or_default());
             let response = answer(app, router, request, peer, &id).instrument(span).await;
-            let response = end_request(response, &requests, streams);
+            let response = end_request(response, &requests, stream_flag);
             Ok::<_, Infallible>(stamp(track(response, undelivered), id))
         }
     });
@@ -91,7 +92,7 @@ pub(crate) async fn serve_stream<S>(
                 ended = connection.as_mut() => ended,
                 () = force_close.cancelled() => return,
                 // A stream ends now. A client that does not read would hold the shutdown.
-                () = tokio::time::sleep(STREAM_END_TIMEOUT), if !streams.is_empty() => return,
+                () = tokio::time::sleep(STREAM_END_TIMEOUT), if stream_flag.is_set() => return,
             }
         }
     };

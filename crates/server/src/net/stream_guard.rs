@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
@@ -25,31 +25,36 @@ pub(crate) fn endless(mut response: Response) -> Response {
     response
 }
 
-/// Counts the streams of a connection.
+/// Whether the last response of a connection is a stream. The end of a stream does not change this:
+/// the client may not have read the last bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OpenStreams(Arc<AtomicUsize>);
+pub(super) struct StreamFlag(Arc<AtomicBool>);
 
-impl OpenStreams {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Acquire) == 0
+impl StreamFlag {
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// A request has begun: its response decides again.
+    pub(super) fn clear(&self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
 /// Ends the request of a response: a stream ends with its body, any other response now.
-pub(super) fn end_request(mut response: Response, requests: &RequestCounter, streams: &OpenStreams) -> Response {
+pub(super) fn end_request(mut response: Response, requests: &RequestCounter, stream: &StreamFlag) -> Response {
     if response.extensions_mut().remove::<Endless>().is_none() {
         requests.end();
         return response;
     }
-    streams.0.fetch_add(1, Ordering::AcqRel);
-    let (requests, streams) = (requests.clone(), streams.clone());
-    response.map(|body| Body::new(StreamBody { body, requests, streams }))
+    stream.0.store(true, Ordering::Release);
+    let requests = requests.clone();
+    response.map(|body| Body::new(StreamBody { body, requests }))
 }
 
 struct StreamBody {
     body: Body,
     requests: RequestCounter,
-    streams: OpenStreams,
 }
 
 impl HttpBody for StreamBody {
@@ -67,6 +72,5 @@ impl HttpBody for StreamBody {
 impl Drop for StreamBody {
     fn drop(&mut self) {
         self.requests.end();
-        self.streams.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

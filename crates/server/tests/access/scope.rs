@@ -85,6 +85,7 @@ async fn a_foreign_lease_cannot_be_settled_renewed_or_extended() {
     server.stop().await;
 }
 
+/// Rules Authentication, small print.
 #[tokio::test]
 async fn a_workflow_with_a_foreign_member_does_not_exist() {
     let server = Setup::memory().start().await;

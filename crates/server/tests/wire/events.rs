@@ -152,6 +152,7 @@ async fn a_cursor_resumes_without_loss() {
     server.stop().await;
 }
 
+/// Rules Events, small print.
 #[tokio::test]
 async fn an_unknown_cursor_is_a_gap() {
     let server = Setup::memory().start().await;

@@ -260,7 +260,8 @@ async fn plan_ends_after_nine_attempts_and_redelivery_starts_another() {
     let (server, mut c, mut receiver) = start().await;
     put(&mut c, "all", &receiver.url).await;
     receiver.script(&["500 x"; 9]);
-    let id = complete(&mut c, "q", r#"{"type":"t"}"#).await;
+    // The plan takes longer than the default retention of the job.
+    let id = complete(&mut c, "q", r#"{"type":"t","retention":{"completed":"60d"}}"#).await;
     let first = receiver.next().await;
     for attempts in 1..9 {
         delivery(&mut c, &id, has_attempts(attempts)).await;

@@ -12,6 +12,7 @@ async fn claim(c: &mut Client, claim: Value) -> Value {
     timeout(Duration::from_secs(20), c.post("/v1/claims", &claim.to_string())).await.expect("it waited").ok(200)
 }
 
+/// Rules Workers, small print.
 #[tokio::test]
 async fn a_worker_is_listed_with_what_it_advertises() {
     let server = Setup::memory().start().await;

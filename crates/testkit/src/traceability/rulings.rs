@@ -9,13 +9,14 @@ use std::fmt::Write as _;
 use super::{Citations, join, test_below};
 
 /// The bold headings of api.md, section Rulings, in their order.
-pub const RULINGS: [&str; 21] = [
+pub const RULINGS: [&str; 27] = [
     "What each transition does",
     "Transitions",
     "History",
     "Zero and null",
     "Final failures",
     "Cancel",
+    "What is synced",
     "Leases",
     "Late and repeated answers",
     "Queues",
@@ -30,6 +31,11 @@ pub const RULINGS: [&str; 21] = [
     "Small print",
     "document",
     "Workflows",
+    "Schedules, small print",
+    "Workers, small print",
+    "Events, small print",
+    "Webhooks, small print",
+    "Authentication, small print",
     "Ocypod routes",
 ];
 
