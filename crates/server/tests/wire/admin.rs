@@ -15,10 +15,7 @@ async fn patch_changes_fields_of_a_job() {
         .patch(&path, r#"{"priority":"critical","type":"u","tags":["x"],"correlation_id":null,"retry":{"limit":5}}"#)
         .await
         .ok(200);
-    assert_eq!(
-        (&job["priority"], &job["type"], &job["tags"]),
-        (&"critical".into(), &"u".into(), &json!({"x": null}))
-    );
+    assert_eq!((&job["priority"], &job["type"], &job["tags"]), (&"critical".into(), &"u".into(), &json!({"x": null})));
     assert_eq!((&job["correlation_id"], &job["callback_url"]), (&Value::Null, &"http://u".into()));
     assert_eq!(job["policy"]["retry"]["limit"], 5);
     assert_eq!(c.patch(&path, "{}").await.ok(200), job);
