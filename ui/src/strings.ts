@@ -6,6 +6,18 @@ const plural = (amount: number, one: string, many = `${one}s`): string => `${cou
 const waits = (amount: number): string => `${plural(amount, "job")} ${amount === 1 ? "is" : "are"}`;
 const jobs = (amount: number): string => plural(amount, "job");
 
+/** The commands that empty pages teach. A test gives each of them to the program. */
+export const COMMANDS = {
+  submit: `longshore submit -t email.send -p '{"to":"ann"}'`,
+  work: (queue: string) => `longshore work -q ${queue} --exec ./handler.sh`,
+  submitTo: (queue: string) => `longshore submit -q ${queue} -t email.send -p '{"to":"ann"}'`,
+  workflow: "longshore workflows submit workflow.json",
+  deadLetters: "longshore dead-letters list",
+  schedule: "longshore schedules put nightly --cron '0 3 * * *' --queue reports --type report.build",
+  webhook: "longshore webhooks put alerts https://example.com/hook --event job.dead_letter",
+  token: "longshore tokens create --data longshore-data --name me --actions read,operate,admin --queues '*'",
+} as const;
+
 export const t = {
   product: "Longshore",
   skip: "Skip to content",
@@ -105,7 +117,7 @@ export const t = {
     title: "Jobs", submit: "Submit a job", all: "All", filterLabel: "Filter", filterHint: "Add a filter: queue:mail  type:email.send  tag:tenant:acme  error:code, or a job id", save: "Save view", views: "Saved views",
     noViews: "No saved view yet. Set a filter, then save it.", viewName: "Name of the view", saved: (name: string) => `View ${name} saved`, columns: "Columns", select: "Select", selectAll: "Select all listed jobs", created: "Created",
     job: "Job", priority: "Priority", attempt: "Attempt", ran: "Ran for", tags: "Tags", error: "Error", reason: "Error or next step", of: (a: number, b: number) => `${a} of ${b}`, nextAt: "next attempt", waitsFor: (n: number) => `waits for ${jobs(n)}`,
-    emptyTitle: "No job matches", emptyFilter: (name: string) => `Drop the filter ${name} to see more.`, emptyNone: "No job yet", emptyNoneText: "Submit one from here, from code or from the command line.", newRows: (n: number) => `${count(n)} new`,
+    emptyTitle: "No job matches", emptyFilter: (name: string) => `Drop the filter ${name} to see more.`, emptyNone: "No job yet", emptyNoneText: "Submit one from here, from code or from the command line.", newRows: (n: number) => `${count(n)} new: show ${n === 1 ? "it" : "them"}`,
     remove: (name: string) => `Remove the filter ${name}`, selected: (n: number) => `${jobs(n)} selected`, allListed: (n: number) => `All ${count(n)} listed jobs are selected.`, takeAll: "Select everything that matches", onlyThese: (n: number) => `Only these ${count(n)}`,
     allMatch: "Everything that matches is selected, not only the jobs listed here.", dryRun: "Dry run", dryResult: (n: string, action: string) => `${n} can be ${action}`, dryMore: (n: number) => `${count(n)} or more`,
     past: { requeue: "requeued", cancel: "cancelled", delete: "deleted", run_now: "run now" } as Record<string, string>, verb: { requeue: "Requeue", cancel: "Cancel", delete: "Delete", run_now: "Run now" } as Record<string, string>,
@@ -126,7 +138,7 @@ export const t = {
     tooLarge: (size: string) => `${size}: shown in part; copy or download gives all of it.`, digits: "numbers keep all their digits",
     actions: { submit: "Submit", cancel: "Cancel…", force_cancel: "Cancel by force…", run_now: "Run now", requeue: "Requeue", dead_letter: "Dead letter…", delete: "Delete…", edit: "Edit" } as Record<string, string>,
     done: { submit: "Submitted", cancel: "Cancelled", force_cancel: "Cancelled", run_now: "Ready now", requeue: "Requeued", dead_letter: "Moved to the dead letters", delete: "Deleted", edit: "Saved" } as Record<string, string>,
-    cancelAsked: "The worker gets it with its next heartbeat", duplicate: "Duplicate…", curl: "Copy as curl", cli: "Copy as command", more2: "More actions", clone: (id: string) => `Requeued as ${id}`,
+    cancelAsked: "The worker gets it with its next heartbeat", duplicate: "Duplicate…", editRequeue: "Edit and requeue…", curl: "Copy as curl", cli: "Copy as command", more2: "More actions", clone: (id: string) => `Requeued as ${id}`,
     ask: {
       cancel: ["Cancel this job?", "It ends as cancelled. Jobs that wait for it end too.", "Cancel job"], force_cancel: ["Cancel this job by force?", "It ends at once and its lease is revoked; the worker may still be at work.", "Cancel by force"],
       dead_letter: ["Move this job to the dead letters?", "It ends at once and is kept until you act.", "Move to dead letters"], delete: ["Delete this job?", "Its record, payload and history are gone for good.", "Delete job"],
@@ -146,7 +158,7 @@ export const t = {
     requeuedAs: "It runs again as", startCommand: "Start one:", see: "See them", nothing: "The server names no reason.",
   },
   submit: {
-    title: "Submit a job", duplicate: "Duplicate the job", queue: "Queue", type: "Type", payload: "Payload (JSON)", payloadHint: "Sent byte for byte as you typed it.", priority: "Priority", when: "When", now: "at once", delay: "after a delay", at: "at a time", delayHint: "Such as 10m or 1h30m", atHint: "Such as 2026-11-18T18:00:00Z",
+    title: "Submit a job", duplicate: "Duplicate the job", replace: "Edit and requeue the job", deleteOld: "Delete the job that this one replaces", policy: "Policy (JSON)", policyHint: "Fields that differ from the queue's settings", queue: "Queue", type: "Type", payload: "Payload (JSON)", payloadHint: "Sent byte for byte as you typed it.", priority: "Priority", when: "When", now: "at once", delay: "after a delay", at: "at a time", delayHint: "Such as 10m or 1h30m", atHint: "Such as 2026-11-18T18:00:00Z",
     tags: "Tags", tagsHint: "tenant=acme, batch-7", key: "Idempotency key", correlation: "Correlation id", callback: "Callback URL", limit: "Retry limit", hold: "Hold it until it is submitted", more: "More fields", act: "Submit job", done: (id: string) => `Submitted ${id}`, same: "The key is known: this is the existing job", notJson: (text: string) => `Not JSON: ${text}`, binary: "Binary payload of the original job, sent unchanged", curl: "Copy as curl", cli: "Copy as command",
   },
   edit: { title: "Edit the job", act: "Save changes", note: "The payload never changes; duplicate the job to run it with another one.", unchanged: "Nothing was changed" },

@@ -8,7 +8,7 @@ import { bytes, clock, count, parseDuration, shortCount } from "../lib/format";
 import { heldBack, lag, mode, paused, reconnect, refresh, retryNow, setPaused } from "../lib/live";
 import { link, route } from "../lib/router";
 import { dismiss, overlay, toast, toasts, toggleTheme } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 import { Button, Command, Icon } from "./basic";
 import { errorText, Field, Modal } from "./dialog";
 
@@ -172,7 +172,7 @@ function TokenDialog({ canClose }: { canClose: boolean }) {
       <form class="form" onSubmit={use}>
         <h2>{title}</h2><p class="muted">{t.token.body}</p>
         <Field label={t.token.label}><input class="input mono" type="password" autocomplete="off" spellcheck={false} placeholder={t.token.placeholder} value={value} onInput={(event) => setValue(event.currentTarget.value)} data-autofocus /></Field>
-        {canClose ? null : <><p class="muted">{t.token.create}</p><Command text="longshore tokens create --data longshore-data --name me --actions read,operate,admin --queues '*'" /></>}
+        {canClose ? null : <><p class="muted">{t.token.create}</p><Command text={COMMANDS.token} /></>}
         <div class="acts">
           {token.value ? <Button onClick={() => (setToken(null), (overlay.value = null), reconnect())}>{t.token.forget}</Button> : null}
           {canClose ? <Button onClick={close}>{t.common.close}</Button> : null}

@@ -7,7 +7,7 @@ import { refresh } from "../lib/live";
 import { link } from "../lib/router";
 import type { Job, Reason, Why } from "../lib/types";
 import { toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 import { Button, Command, Icon, JobLink, Time } from "./basic";
 import { errorText } from "./dialog";
 
@@ -36,7 +36,7 @@ function Words({ reason, job }: { reason: Reason; job: Job }) {
     case "behind": return <><b>{t.why.behind(reason.ahead ?? 0)}</b> {t.why.behindText} <a class="link" href={link(["jobs"], { queue: job.queue, state: "scheduled" })}>{t.why.see}</a></>;
     case "no_worker": return (
       <><b>{t.why.no_worker}</b> {reason.last_seen_at ? t.why.last(relative(reason.last_seen_at, now.value)) : t.why.never} {reason.types?.length ? <>{t.why.types} {reason.types.map((type) => <code key={type}>{type} </code>)}</> : null}<a class="link" href={link(["workers"])}>{t.why.workers}</a>
-        <span class="why-cmd">{t.why.startCommand} <Command text={`longshore work -q ${reason.queue ?? job.queue} --exec ./handler.sh`} /></span></>
+        <span class="why-cmd">{t.why.startCommand} <Command text={COMMANDS.work(reason.queue ?? job.queue)} /></span></>
     );
     case "concurrency": return <b>{t.why.concurrency(reason.limit ?? 0)}</b>;
     case "rate": return <b>{t.why.rate(reason.limit ?? 0)}</b>;

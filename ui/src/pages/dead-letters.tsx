@@ -14,7 +14,7 @@ import { useResource } from "../lib/resource";
 import { link, route, setQuery } from "../lib/router";
 import type { Group, Job } from "../lib/types";
 import { ask, toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const CANARY = 5;
 
@@ -160,7 +160,7 @@ export function DeadLetters() {
         <div class="right"><select class="input compact" aria-label={t.common.queue} value={queue} onChange={(event) => setQuery({ queue: event.currentTarget.value || null, group: null })}><option value="">{t.dead.allQueues}</option>{(queues.value ?? []).map((item) => <option key={item.name}>{item.name}</option>)}</select></div>
       </div>
       {!list.data ? <section class="card">{list.error ? <Failure error={list.error} what={t.dead.title} retry={list.reload} /> : <Loading />}</section> : !groups.length && !chosen ? (
-        <section class="card"><Empty icon="dead" title={t.dead.empty} text={t.dead.emptyText} command="longshore dead-letters list" /></section>
+        <section class="card"><Empty icon="dead" title={t.dead.empty} text={t.dead.emptyText} command={COMMANDS.deadLetters} /></section>
       ) : (
         <div class="dl">
           <section class="card">

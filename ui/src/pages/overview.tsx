@@ -15,7 +15,7 @@ import { loadSeries, pageSeries, sampleCount, share, type Series } from "../lib/
 import type { AttentionItem, Counts } from "../lib/types";
 import { toast } from "../lib/ui";
 import { errorText } from "../components/dialog";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const RANGES: [string, string, string][] = [["15 min", "15m", "10s"], ["1 h", "1h", "30s"], ["6 h", "6h", "3m"], ["24 h", "24h", "10m"]];
 const LIVE_WORKER_MS = 120_000;
@@ -182,7 +182,7 @@ export function Overview() {
       </div>
       <section class="card">
         <div class="card-head"><h2>{t.overview.queues}</h2><span class="count">{queues.value?.length ?? 0}</span><div class="right"><a class="link" href={link(["queues"])}>{t.overview.allOfQueues}</a></div></div>
-        {rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={`longshore submit -t email.send -p '{"to":"ann"}'`} />}
+        {rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submit} />}
       </section>
     </main>
   );

@@ -8,7 +8,7 @@ import { call, mayOffer, segment } from "../lib/api";
 import { figuresError, queues } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
@@ -49,7 +49,7 @@ export function Queues() {
       </div>
       <section class="card">
         {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
-          : rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={`longshore submit -q mail -t email.send -p '{"to":"ann"}'`} />}
+          : rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
       </section>
       {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
     </main>

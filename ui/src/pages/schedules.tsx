@@ -10,7 +10,7 @@ import { useResource } from "../lib/resource";
 import { link, open } from "../lib/router";
 import type { Schedule, Tick } from "../lib/types";
 import { toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const OUTCOME: Record<string, string> = { fired: "s-completed", skipped_overlap: "s-retrying", skipped_misfire: "s-retrying", refused: "s-failed" };
 
@@ -63,7 +63,7 @@ export function Schedules() {
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.schedules.title}</h1>{list.data ? <span class="count">{rows.length}</span> : null}<div class="right">{list.data && mayOffer("PUT", "v1/schedules/s") ? <Button kind="btn-primary" icon="plus" onClick={() => setCreating(true)}>{t.schedules.create}</Button> : null}</div></div>
       <section class="card">
-        {!list.data ? (list.error ? <Failure error={list.error} what={t.schedules.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="schedules" title={t.schedules.empty} text={t.schedules.emptyText} command={`longshore schedules put nightly --cron '0 3 * * *' -q reports -t report.build`} /> : (
+        {!list.data ? (list.error ? <Failure error={list.error} what={t.schedules.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="schedules" title={t.schedules.empty} text={t.schedules.emptyText} command={COMMANDS.schedule} /> : (
           <div class="scroll-x"><table class="table">
             <thead><tr>{may ? <th scope="col"><span class="sr">{t.jobsPage.select}</span></th> : null}<th scope="col">{t.schedules.name}</th><th scope="col">{t.schedules.when}</th><th scope="col" class="hide-sm">{t.schedules.zone}</th><th scope="col" class="hide-sm">{t.common.queue}</th><th scope="col" class="hide-sm">{t.common.type}</th><th scope="col" class="hide-sm">{t.schedules.last}</th><th scope="col" class="r">{t.schedules.next}</th><th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th></tr></thead>
             <tbody>{rows.map((schedule) => (

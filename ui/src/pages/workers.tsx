@@ -8,7 +8,7 @@ import { refresh } from "../lib/live";
 import { link, route } from "../lib/router";
 import type { Worker } from "../lib/types";
 import { ask, toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const GONE_MS = 120_000;
 
@@ -47,7 +47,7 @@ export function Workers() {
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.workers.title}</h1>{all ? <span class="count">{rows.length}</span> : null}{queue || name ? <a class="btn btn-sm" href={link(["workers"])}>{queue ?? name} ×</a> : null}</div>
       <section class="card">
-        {!all ? (figuresError.value ? <Failure error={figuresError.value} what={t.workers.title} retry={refresh} /> : <Loading />) : !rows.length ? <Empty icon="workers" title={t.workers.empty} text={t.workers.emptyText} command="longshore work --exec ./handler.sh" /> : (
+        {!all ? (figuresError.value ? <Failure error={figuresError.value} what={t.workers.title} retry={refresh} /> : <Loading />) : !rows.length ? <Empty icon="workers" title={t.workers.empty} text={t.workers.emptyText} command={COMMANDS.work("default")} /> : (
           <div class="scroll-x"><table class="table workers-table">
             <thead><tr><th scope="col">{t.workers.name}</th><th scope="col">{t.workers.directive}</th><th scope="col" class="hide-sm">{t.workers.version}</th><th scope="col" class="hide-sm">{t.workers.types}</th><th scope="col" class="hide-sm">{t.workers.queues}</th><th scope="col" class="r">{t.workers.running}</th><th scope="col" class="r">{t.workers.seen}</th>{may ? <th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th> : null}</tr></thead>
             <tbody>{rows.map((worker) => <Row key={worker.name} worker={worker} />)}</tbody>
