@@ -24,6 +24,7 @@ export const PLACES: Place[] = [
   { id: "workers", icon: "workers", name: t.nav.workers, path: "v1/workers", badge: () => workers.value?.length ?? null },
 ];
 export const ADMIN: Place[] = [
+  { id: "operations", icon: "bolt", name: t.nav.operations, path: "v1/operations" },
   { id: "webhooks", icon: "webhooks", name: t.nav.webhooks, path: "v1/webhooks" },
   { id: "tokens", icon: "tokens", name: t.nav.tokens, path: "v1/tokens" },
   { id: "system", icon: "system", name: t.nav.system, path: "v1/info" },

@@ -3,7 +3,6 @@
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, get, token, tokenWanted } from "./api";
 import { revision } from "./live";
-import { recordSample } from "./series";
 import type { Info, Queue, Stats, Worker } from "./types";
 
 export const stats = signal<Stats | null>(null);
@@ -52,7 +51,6 @@ async function read(): Promise<void> {
       offset.value = Date.parse(newStats.now) - Date.now();
     }
     if (newQueues) queues.value = newQueues.queues;
-    if (newStats) recordSample(Date.now(), newStats, newQueues?.queues ?? []);
     if (newWorkers) workers.value = newWorkers.workers;
     if (Date.now() - infoReadAt >= INFO_MS || !info.value) {
       infoReadAt = Date.now();

@@ -6,7 +6,7 @@ import { BulkBar } from "../components/bulk-bar";
 import { isTyping } from "../components/keys";
 import { get, mayOffer, query } from "../lib/api";
 import { queues, stats } from "../lib/app";
-import { canBulk } from "../lib/bulk";
+import { canOperate } from "../lib/operations";
 import { activeFilters, parseFilter, wordOf } from "../lib/filters";
 import { duration } from "../lib/format";
 import { useResource } from "../lib/resource";
@@ -176,6 +176,7 @@ export function JobsPage() {
   const list = useResource<Jobs>(key || "all", () => get<Jobs>(`v1/jobs${query({ ...filters, state, cursor, limit: PAGE, fields: FIELDS })}`));
   const [selected, setSelected] = useState<ReadonlyMap<string, Job>>(new Map());
   const [isAll, setAll] = useState(false);
+  const [matched, setMatched] = useState<number | null>(null);
   const [current, setCurrent] = useState<string | null>(null);
   const [isOver, setOver] = useState(false);
   useEffect(() => (setSelected(new Map()), setAll(false), setCurrent(null)), [key]);
@@ -208,8 +209,8 @@ export function JobsPage() {
           <>
             {areAllSelected && (list.data.next || isAll) ? (
               <div class="sel-note">
-                {isAll ? <><span>{t.jobsPage.allMatch}</span><button class="link plain" type="button" onClick={() => setAll(false)}>{t.jobsPage.onlyThese(rows.length)}</button></>
-                  : <><span>{t.jobsPage.allListed(rows.length)}</span>{canBulk(bulkFilter) ? <button class="link plain" type="button" onClick={() => setAll(true)}>{t.jobsPage.takeAll}</button> : <span>{t.jobsPage.cannotAll}</span>}</>}
+                {isAll ? <><span>{t.jobsPage.allMatch(matched, rows.length)}</span><button class="link plain" type="button" onClick={() => setAll(false)}>{t.jobsPage.onlyThese(rows.length)}</button></>
+                  : <><span>{t.jobsPage.allListed(rows.length)}</span>{canOperate(bulkFilter) ? <button class="link plain" type="button" onClick={() => setAll(true)}>{t.jobsPage.takeAll}</button> : <span>{t.jobsPage.cannotAll}</span>}</>}
                 <button class="link plain" type="button" onClick={() => (setSelected(new Map()), setAll(false))}>{t.common.clear}</button>
               </div>
             ) : null}
@@ -231,7 +232,7 @@ export function JobsPage() {
           </>
         )}
       </section>
-      {chosen.length || isAll ? <BulkBar chosen={chosen} filter={isAll ? bulkFilter : null} clear={() => (setSelected(new Map()), setAll(false), list.reload())} /> : null}
+      {chosen.length || isAll ? <BulkBar chosen={chosen} filter={isAll ? bulkFilter : null} matches={setMatched} clear={() => (setSelected(new Map()), setAll(false), list.reload())} /> : null}
     </main>
   );
 }

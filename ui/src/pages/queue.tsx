@@ -10,7 +10,7 @@ import { figure, stateClass } from "../lib/format";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link, open } from "../lib/router";
-import { queueSpark, sampleCount } from "../lib/series";
+import { HOUR, useSeries } from "../lib/series";
 import { at, flatten, read, set, without } from "../lib/settings";
 import { STATES, type Json, type Queue } from "../lib/types";
 import { ask, toast } from "../lib/ui";
@@ -109,12 +109,11 @@ function SettingsEditor({ queue }: { queue: Queue }) {
 
 export function QueuePage({ id }: { id: string }) {
   const queue = useResource<Queue>(id, () => get<Queue>(`v1/queues/${segment(id)}`));
-  void sampleCount.value;
+  const series = useSeries(HOUR, id).data;
   const data = queue.data;
   const head = <div class="crumbs"><a href={link(["queues"])}>{t.nav.queues}</a><Icon name="right" /><span>{id}</span></div>;
   if (!data) return <main class="page" id="content" tabIndex={-1}>{head}<section class="card">{queue.error ? <Failure error={queue.error} what={t.queues.title} retry={queue.reload} /> : <Loading />}</section></main>;
   const figures = stats.value?.queues[id];
-  const spark = queueSpark(id);
   const taking = (workers.value ?? []).filter((worker) => worker.queues.includes(id));
   const toggle = () => post(`v1/queues/${segment(id)}/${data.paused ? "resume" : "pause"}`).then(() => (toast(data.paused ? t.queues.resumedDone(id) : t.queues.pausedDone(id)), queue.reload(), refresh()), (error: unknown) => toast(errorText(error), "error"));
   return (
@@ -138,7 +137,7 @@ export function QueuePage({ id }: { id: string }) {
           <div><dt>{t.overview.completed}</dt><dd>{figure(figures?.rates.completed ?? 0)} <small>/s</small></dd></div>
           <div><dt>{t.overview.failedAttempts}</dt><dd>{figure(figures?.rates.failed ?? 0)} <small>/s</small></dd></div>
           <div><dt>{t.overview.submittedL}</dt><dd>{figure(figures?.rates.submitted ?? 0)} <small>/s</small></dd></div>
-          <div><dt>{t.queues.completedRate}</dt><dd><Spark values={spark.completed} label={`${t.queues.completedRate} ${t.queues.since}`} /></dd></div>
+          <div><dt>{t.queues.completedRate}, {HOUR.name}</dt><dd>{series ? <Spark values={series.totals.completed} label={`${t.queues.completedRate}, ${HOUR.name}`} /> : t.time.none}</dd></div>
           <div><dt>{t.queues.workers}</dt><dd>{taking.length ? <a class="link" href={link(["workers"], { queue: id })}>{t.plural(taking.length, "worker")}</a> : <span class="faint">{t.queues.noWorkers}</span>}</dd></div>
         </dl>
       </section>

@@ -8,6 +8,7 @@ import { call, mayOffer, segment } from "../lib/api";
 import { figuresError, queues } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
+import { HOUR, useSeries } from "../lib/series";
 import { COMMANDS, t } from "../strings";
 
 export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
@@ -40,6 +41,7 @@ function CreateQueue({ close }: { close: () => void }) {
 }
 
 export function Queues() {
+  const series = useSeries(HOUR, null).data;
   const [isCreating, setCreating] = useState(false);
   const rows = queues.value;
   return (
@@ -49,7 +51,7 @@ export function Queues() {
       </div>
       <section class="card">
         {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
-          : rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
+          : rows.length ? <QueueTable queues={rows} series={series} range={HOUR} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
       </section>
       {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
     </main>

@@ -77,7 +77,9 @@ function GroupPanel({ node, workflow }: { node: GraphNode; workflow: string }) {
 }
 
 export function WorkflowPage({ id }: { id: string }) {
-  const resource = useResource<WorkflowWithJobs>(id, () => load(id));
+  // Members are read again as a whole: large workflows less often.
+  const [size, setSize] = useState(0);
+  const resource = useResource<WorkflowWithJobs>(id, () => load(id).then((read) => (setSize(read.jobs.length), read)), Math.max(1_000, 2 * size));
   const data = resource.data;
   const [selected, select] = useState<string | null>(null);
   const [folding, setFolded] = useState<boolean | null>(null);
