@@ -19,6 +19,8 @@ export const COMMANDS = {
   token: "longshore tokens create --data longshore-data --name me --actions read,operate,admin --queues '*'",
 } as const;
 
+export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
+
 export const t = {
   product: "Longshore",
   skip: "Skip to content",
@@ -93,7 +95,7 @@ export const t = {
     noWorker: "No worker takes", noWorkerCause: (ready: number | null, queue: string, last: string | null) => `${typeof ready === "number" ? `${count(ready)} ready` : "jobs are ready"} in ${queue}; ${last ? `last claim ${last}` : "no claim seen"}`,
     overTarget: ": oldest job over its target", overTargetCause: (age: string, target: string, ready: number) => `waits ${age}, target ${target}; ${count(ready)} ready`,
     deadGrow: "Dead letters grow in", deadGrowCause: (growth: number, window: string, total: number) => `${count(growth)} more in ${window}, ${count(total)} in all`,
-    paused: "is paused", pausedCause: (waiting: number, since: string | null) => `${waits(waiting)} ready${since ? `, the oldest since ${since.replace(" ago", "")}` : ""}`,
+    paused: "is paused", pausedCause: (waiting: number, since: string | null) => `${waits(waiting)} ready${since ? `, oldest ${since.replace(" ago", "")}` : ""}`,
     schedule: "Schedule", missed: "missed a tick", missedCause: (outcome: string, due: string | null) => `${outcome}${due ? `, due ${due}` : ""}`,
     diskFull: "The store refuses new jobs", diskLow: "The disk is almost full", diskCause: (free: string, reserve: string) => `${free} free, ${reserve} are kept in reserve`,
     node: "Node", behind: (by: string) => `is ${by} behind`, clockCause: "its clock differs from that of the store", commitsCause: "its commits wait",
@@ -108,12 +110,12 @@ export const t = {
     deleteTitle: (name: string) => `Delete queue ${name}?`, deleteText: "Ended jobs stay readable until their retention ends.", deleteForce: (amount: number) => `${jobs(amount)} that have not ended are cancelled first.`,
     deleteAct: "Delete queue", deleted: (name: string) => `Queue ${name} deleted`, pausedDone: (name: string) => `Queue ${name} paused`, resumedDone: (name: string) => `Queue ${name} resumed`,
     saved: (name: string) => `Queue ${name} saved`, edit: "Edit settings", profileHint: "A new profile drops all overrides that are not repeated.", overrides: "Settings of this queue",
-    overridesHint: "Resolved values: the profile with the overrides of this queue. Change a value to override it.", changed: (amount: number) => plural(amount, "change"), locked: "locked by the profile", reset: "Undo changes",
-    replaces: "Saving replaces all earlier overrides: every value that differs from the profile is sent.", since: "since this page was opened", noWorkers: "none",
+    overridesHint: (n: number) => (n ? `${plural(n, "setting")} of this queue; the rest comes from the profile.` : "All values come from the profile."), changed: (amount: number) => plural(amount, "change"), locked: "locked by the profile", reset: "Undo changes",
+    useProfile: "use the profile's", ofProfile: "from the profile", noWorkers: "none",
     refused: "The server refused this value", jobsKeep: "Jobs that exist keep the settings that they were created with.", notFound: "There is no such queue",
   },
   jobsPage: {
-    title: "Jobs", submit: "Submit a job", all: "All", filterLabel: "Filter", filterHint: "Add a filter: queue:mail  type:email.send  tag:tenant:acme  error:code, or a job id", save: "Save view", views: "Saved views",
+    title: "Jobs", submit: "Submit a job", all: "All", filterLabel: "Filter", filterShort: "Add a filter", filterHint: "Add a filter: queue:mail  type:email.send  tag:tenant:acme  error:code, or a job id", save: "Save view", views: "Saved views",
     noViews: "No saved view yet. Set a filter, then save it.", viewName: "Name of the view", saved: (name: string) => `View ${name} saved`, columns: "Columns", select: "Select", selectAll: "Select all listed jobs", created: "Created",
     job: "Job", priority: "Priority", attempt: "Attempt", ran: "Ran for", tags: "Tags", error: "Error", reason: "Error or next step", of: (a: number, b: number) => `${a} of ${b}`, nextAt: "next attempt", waitsFor: (n: number) => `waits for ${jobs(n)}`,
     emptyTitle: "No job matches", emptyFilter: (name: string) => `Drop the filter ${name} to see more.`, emptyNone: "No job yet", emptyNoneText: "Submit one from here, from code or from the command line.", newRows: (n: number) => `${count(n)} new: show ${n === 1 ? "it" : "them"}`,
@@ -148,14 +150,7 @@ export const t = {
       run_now: "run now", cancel: "cancelled", dead_letter: "moved to the dead letters", lifetime: "lifetime ended", exhausted: "retries used up", dependency_failed: "a dependency failed", resource_exhausted: "queue full", queue_deleted: "queue deleted", requeue: "requeued", revive: "revived",
     } as Record<string, string>,
   },
-  why: {
-    runnable: "The next claim can get it.", queue_paused: (queue: string) => ["The queue is paused.", `Claims get nothing from ${queue} until it is resumed.`], held: ["It is held.", "It stays pending until it is submitted."],
-    waiting_on: (n: number) => [`It waits for ${jobs(n)}.`, "It runs when they have ended."], after: "must complete", after_any: "one of these must end", delayed_until: "It is delayed.", backoff_until: (n: number) => `${plural(n, "attempt")} failed, so it waits for the next one.`,
-    startsAt: "It becomes ready", lifetime: "Its lifetime ends before it can start.", endsAt: "It ends", behind: (n: number) => `${jobs(n)} ${n === 1 ? "is" : "are"} ahead of it`, behindText: "in the same queue.", no_worker: "No worker takes it now.",
-    last: (age: string) => `The last claim from this queue was ${age}.`, never: "This server has seen no claim from this queue.", types: "Types without a worker:", concurrency: (n: number) => `A limit of ${plural(n, "job")} at a time is reached.`, rate: (n: number) => `A rate limit of ${count(n)} is reached.`,
-    running: "It is running", on: "on", lease: "Its lease ends", without: "without a heartbeat.", resume: "Resume queue", workers: "Workers", ended: { completed: "It completed.", failed: "It failed for good.", dead_letter: "It failed for good and is kept for you.", cancelled: "It was cancelled." } as Record<string, string>,
-    requeuedAs: "It runs again as", startCommand: "Start one:", see: "See them", nothing: "The server names no reason.",
-  },
+  why: { noWorker: "No worker takes it now.", resume: "Resume queue", workers: "Workers", see: "See them", startCommand: "Start one:", lease: "lease ends" },
   submit: {
     title: "Submit a job", duplicate: "Duplicate the job", replace: "Edit and requeue the job", deleteOld: "Delete the job that this one replaces", policy: "Policy (JSON)", policyHint: "Fields that differ from the queue's settings", queue: "Queue", type: "Type", payload: "Payload (JSON)", payloadHint: "Sent byte for byte as you typed it.", priority: "Priority", when: "When", now: "at once", delay: "after a delay", at: "at a time", delayHint: "Such as 10m or 1h30m", atHint: "Such as 2026-11-18T18:00:00Z",
     tags: "Tags", tagsHint: "tenant=acme, batch-7", key: "Idempotency key", correlation: "Correlation id", callback: "Callback URL", limit: "Retry limit", hold: "Hold it until it is submitted", more: "More fields", act: "Submit job", done: (id: string) => `Submitted ${id}`, same: "The key is known: this is the existing job", notJson: (text: string) => `Not JSON: ${text}`, binary: "Binary payload of the original job, sent unchanged", curl: "Copy as curl", cli: "Copy as command",
@@ -163,7 +158,7 @@ export const t = {
   edit: { title: "Edit the job", act: "Save changes", note: "The payload never changes; duplicate the job to run it with another one.", unchanged: "Nothing was changed" },
   dead: {
     title: "Dead letters", summary: (n: number, groups: number) => `${jobs(n)} in ${plural(groups, "group")}`, groups: "Groups", same: "same code and same message, with the varying parts taken out", jobsCol: "Jobs", error: "Error", last: "Last seen", first: (age: string) => `first ${age}`,
-    lastHour: (n: number) => `+${count(n)}`, lastHourCol: "Last hour", kept: "Dead letters", day: "last 24 h", what: "Groups of dead letters", gone: "deleted", emptied: "no dead letter left", times: (n: number) => plural(n, "time"), anyway: (n: number) => `Requeue ${count(n)} anyway`, restAt: (n: number, rate: number) => `${count(n)} at ${count(rate)} /s`, empty: "No dead letters", emptyText: "Jobs that use up their retries are kept here until you act. Nothing to do.", list: "List the jobs", one: "One of them", openJob: "Open job", category: "Category", permanent: "so it was not retried", canary: "Requeue with a canary", canaryText: "Run a few of them first. The rest follows when they have completed.", sample: "Sample", canaryStep: "Canary", rest: "The rest", sampleText: (k: number, n: number) => `${k} of ${count(n)}`, canaryDone: (k: number, n: number) => `${k} of ${n} completed`, restText: (n: number) => `${count(n)} wait`, start: (k: number) => `Requeue ${k} as a canary`, requeueAll: (n: string) => `Requeue all ${n}`, requeueRest: (n: number) => `Requeue the other ${count(n)}`, after: (n: number) => `Requeue ${count(n)} after it`, stop: "Stop and keep the rest", canaryFailed: (k: number) => `${plural(k, "canary job")} failed again: the cause is not fixed.`, canaryGood: "The canary completed. The rest can follow.", delete: "Delete all…", startedAgo: (age: string) => `started ${age}`, allQueues: "All queues", requeuedBefore: "Requeued before", noCode: "no code", needsWorker: "waits for a worker", approximate: "about", waiting: "The server waits for you.",
+    lastHour: (n: number) => `+${count(n)}`, lastHourCol: "Last hour", kept: "Dead letters", lastRange: (name: string) => `last ${name}`, what: "Groups of dead letters", gone: "deleted", emptied: "no dead letter left", times: (n: number) => plural(n, "time"), anyway: (n: number) => `Requeue ${count(n)} anyway`, restAt: (n: number, rate: number) => `${count(n)} at ${count(rate)} /s`, empty: "No dead letters", emptyText: "Jobs that use up their retries are kept here until you act. Nothing to do.", list: "List the jobs", one: "One of them", openJob: "Open job", category: "Category", permanent: "so it was not retried", canary: "Requeue with a canary", canaryText: "Run a few of them first. The rest follows when they have completed.", sample: "Sample", canaryStep: "Canary", rest: "The rest", sampleText: (k: number, n: number) => `${k} of ${count(n)}`, canaryDone: (k: number, n: number) => `${k} of ${n} completed`, restText: (n: number) => `${count(n)} wait`, start: (k: number) => `Requeue ${k} as a canary`, requeueAll: (n: string) => `Requeue all ${n}`, requeueRest: (n: number) => `Requeue the other ${count(n)}`, after: (n: number) => `Requeue ${count(n)} after it`, stop: "Stop and keep the rest", canaryFailed: (k: number) => `${plural(k, "canary job")} failed again: the cause is not fixed.`, canaryGood: "The canary completed. The rest can follow.", delete: "Delete all…", startedAgo: (age: string) => `started ${age}`, allQueues: "All queues", requeuedBefore: "Requeued before", noCode: "no code", needsWorker: "waits for a worker", approximate: "counted in part", waiting: "The server waits for you.",
   },
   operations: {
     title: "Operations", what: "Operation", jobs: "Jobs", refused: "Refused", started: "Started", empty: "No operation yet", emptyText: "Select everything that matches on the page of jobs, or a group of dead letters.", group: "a group of dead letters",

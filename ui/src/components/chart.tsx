@@ -17,6 +17,7 @@ interface Props {
   /** Smallest top of the axis, so that a calm chart looks calm. */
   floor?: number;
   axis?: (value: number) => string;
+  height?: number;
   /** A dashed line with a word. */
   target?: { value: number; label: string };
   /** Draws lines across missing values: quantiles of intervals without an event are missing. */
@@ -45,7 +46,7 @@ function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { cu
   const font = `10.5px ${style.getPropertyValue("--font")}`;
   const alpha = (value: string) => `${value}24`;
   return {
-    width: host.clientWidth, height: HEIGHT, legend: { show: false }, padding: [12, 8, 0, 0],
+    width: host.clientWidth, height: props.height ?? HEIGHT, legend: { show: false }, padding: [12, 8, 0, 0],
     cursor: { sync: { key: sync.key, setSeries: false }, points: { show: false }, drag: { x: false, y: false }, y: false },
     scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
     axes: [
@@ -117,7 +118,7 @@ export function Chart(props: Props) {
       if (host.current && box.current) plot.current = new uPlot(options(host.current, latest.current, box.current, latest), data(), host.current);
     };
     create();
-    const observer = new ResizeObserver(() => plot.current && host.current && host.current.clientWidth > 0 && plot.current.setSize({ width: host.current.clientWidth, height: HEIGHT }));
+    const observer = new ResizeObserver(() => plot.current && host.current && host.current.clientWidth > 0 && plot.current.setSize({ width: host.current.clientWidth, height: latest.current.height ?? HEIGHT }));
     observer.observe(host.current);
     const system = matchMedia("(prefers-color-scheme: dark)");
     system.addEventListener("change", create);

@@ -33,7 +33,7 @@ function Row({ queue, series, range }: { queue: Queue; series: Series | null; ra
   const counts = queue.counts;
   return (
     <tr>
-      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{taking === 0 && (counts.scheduled ?? 0) > 0 && !queue.paused ? <Icon name="alert" class="sev sev-1" label={t.why.no_worker} /> : null}</span></td>
+      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{taking === 0 && (counts.scheduled ?? 0) > 0 && !queue.paused ? <Icon name="alert" class="sev sev-1" label={t.why.noWorker} /> : null}</span></td>
       <td class="r"><Count value={counts.scheduled ?? 0} /></td>
       <td class="r hide-sm"><Count value={counts.running ?? 0} /></td>
       <td class="r hide-sm"><Count value={counts.retrying ?? 0} /></td>

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { connection, mayOffer, post, setToken, token, tokenWanted } from "../lib/api";
+import { connection, mayOffer, post, self, setToken, token, tokenWanted } from "../lib/api";
 import { expireFigures, info, queues, stats, workers } from "../lib/app";
 import { bytes, clock, count, parseDuration, shortCount } from "../lib/format";
 import { heldBack, lag, mode, paused, reconnect, refresh, retryNow, setPaused } from "../lib/live";
@@ -56,7 +56,7 @@ function Side() {
   return (
     <aside class="side">
       <a class="brand" href={link(["overview"])} aria-label={t.product}><Logo /><span>{t.product}</span></a>
-      <nav class="nav" aria-label={t.nav.label}>{PLACES.map((place) => <NavLink key={place.id} place={place} />)}</nav>
+      <nav class="nav" aria-label={t.nav.label}>{PLACES.filter((place) => mayOffer("GET", place.path)).map((place) => <NavLink key={place.id} place={place} />)}</nav>
       <div class="nav-label">{t.nav.administration}</div>
       <nav class="nav nav-2" aria-label={t.nav.administration}>{ADMIN.filter((place) => place.id === "system" || mayOffer("GET", place.path)).map((place) => <NavLink key={place.id} place={place} />)}</nav>
       <div class="side-foot">
@@ -101,7 +101,7 @@ function Bar() {
       <div class="bar-right">
         <Live />
         <button class="icon-btn" type="button" aria-label={t.bar.theme} title={t.bar.theme} onClick={toggleTheme}><Icon name="moon" /></button>
-        <button class="who" type="button" title={t.token.change} onClick={() => (overlay.value = "token")}><Icon name="tokens" />{token.value ? (token.value.split("_")[1]?.slice(0, 8) ?? t.bar.tokenSet) : t.bar.noToken}</button>
+        <button class="who" type="button" title={t.token.change} onClick={() => (overlay.value = "token")}><Icon name="tokens" />{self.value?.name ?? (token.value ? (token.value.split("_")[1]?.slice(0, 8) ?? t.bar.tokenSet) : t.bar.noToken)}</button>
       </div>
     </header>
   );

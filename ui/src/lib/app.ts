@@ -1,9 +1,9 @@
 // What every page needs: figures of all queues, workers and the server, read once for the tab.
 
 import { computed, effect, signal } from "@preact/signals";
-import { ApiError, get, token, tokenWanted } from "./api";
+import { ApiError, get, self, token, tokenWanted } from "./api";
 import { revision } from "./live";
-import type { Info, Queue, Stats, Worker } from "./types";
+import type { Info, Queue, Self, Stats, Worker } from "./types";
 
 export const stats = signal<Stats | null>(null);
 export const queues = signal<Queue[] | null>(null);
@@ -52,6 +52,7 @@ async function read(): Promise<void> {
     }
     if (newQueues) queues.value = newQueues.queues;
     if (newWorkers) workers.value = newWorkers.workers;
+    if (!self.value) self.value = await optional(get<Self>("v1/tokens/self"));
     if (Date.now() - infoReadAt >= INFO_MS || !info.value) {
       infoReadAt = Date.now();
       info.value = (await optional(get<Info>("v1/info"))) ?? info.value;

@@ -2,7 +2,8 @@
 
 import { get, query } from "./api";
 import { useResource, type Resource } from "./resource";
-import type { Point, Stats } from "./types";
+import { parseDuration } from "./format";
+import type { Info, Point, Stats } from "./types";
 
 type Column = (number | null)[];
 
@@ -32,6 +33,14 @@ export const RANGES: Range[] = [
   { name: "6 h", window: "6h", step: "3m", seconds: 180 }, { name: "24 h", window: "24h", step: "10m", seconds: 600 },
 ];
 export const HOUR = RANGES[2]!;
+export const DAY = RANGES.at(-1)!;
+
+/** The smallest range that shows all that a server has counted, at most `largest`. */
+export function rangeOf(info: Info | null, largest: Range): Range {
+  const uptime = info ? parseDuration(info.uptime) : null;
+  if (uptime === null) return largest;
+  return RANGES.slice(0, RANGES.indexOf(largest)).find((range) => parseDuration(range.window)! >= uptime) ?? largest;
+}
 
 /** Failed attempts in percent of all ended attempts; `null` if none ended. */
 export function share(failed: number | null, completed: number | null): number | null {

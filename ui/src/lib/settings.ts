@@ -15,6 +15,11 @@ export function flatten(settings: Json, prefix = ""): Setting[] {
   });
 }
 
+/** Whether a path is another one, or below it. */
+export function isUnder(path: string, other: string): boolean {
+  return path === other || path.startsWith(`${other}.`);
+}
+
 /** The text of a value in the editor. */
 export function write(value: Json): string {
   if (value === null) return "null";

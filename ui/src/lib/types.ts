@@ -27,19 +27,24 @@ export interface Attempt {
 }
 export interface Transition { from: State | null; to: State; at: string; cause: string }
 export interface Reason {
-  code: string; queue?: string; count?: number; after?: string[]; after_any?: string[]; at?: string; failures?: number; ahead?: number;
+  code: string; text: string; queue?: string; count?: number; after?: string[]; after_any?: string[]; at?: string; failures?: number; ahead?: number;
   last_seen_at?: string | null; types?: string[]; limit?: number; worker?: string | null; started_at?: string | null; expires_at?: string | null;
 }
 export interface ServerAction { label: string; method: string; path: string; body?: Json }
 export interface Why {
-  state: State; runnable: boolean; reasons: Reason[]; ahead: number | null; error?: ErrorView | null;
+  state: State; summary: string; runnable: boolean; reasons: Reason[]; ahead: number | null; error?: ErrorView | null;
   action?: (ServerAction & { job?: string }) | null; requeued_as?: string | null;
 }
 export interface Settings {
   retry?: { limit?: number; counts?: string };
   execution_timeout?: string; lease?: string; wait_target?: string | null; manual_requeue?: string;
 }
-export interface Queue { name: string; profile: string; settings: Settings; paused: boolean; counts: Counts; oldest_scheduled_at: string | null }
+export interface Queue {
+  name: string; profile: string; settings: Settings; overrides: { [key: string]: Json }; locked: string[]; paused: boolean; counts: Counts;
+  oldest_scheduled_at: string | null;
+}
+/** Who calls, by its token. Without tokens on the server, the id is null and everything is allowed. */
+export interface Self { id: string | null; name: string | null; actions: string[]; queues: string[]; expires_at: string | null }
 export interface Rates { submitted: number; claimed: number; completed: number; failed: number }
 interface Quantile { p50: number; p95: number; p99: number }
 export interface Point {
@@ -90,8 +95,8 @@ export interface AttentionItem {
   facts: Record<string, Json>; action: ServerAction | null;
 }
 export interface Group {
-  id: string; code: string | null; shape: string; count: number; last_hour?: number; first_at: string; last_at: string; types: string[];
-  example: string; approximate?: boolean; queues?: string[]; ids?: string[];
+  id: string; code: string | null; shape: string; count: number; last_hour: number; first_at: string; last_at: string; types: string[]; queues: string[];
+  example: string;
 }
 export interface CanaryJob { id: string; state: State | null; error_code: string | null }
 export interface Canary { size: number; jobs: CanaryJob[]; ended: number; outcomes: Record<string, number>; continued_at: string | null }

@@ -5,15 +5,13 @@ import { Empty, Failure, Loading, Time } from "../components/basic";
 import { CanaryBox } from "../components/canary";
 import { Chart } from "../components/chart";
 import { get, query } from "../lib/api";
-import { now, queues, stats } from "../lib/app";
+import { info, now, queues, stats } from "../lib/app";
 import { count, relative } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { link, route, setQuery } from "../lib/router";
-import { RANGES, useSeries } from "../lib/series";
+import { DAY, rangeOf, useSeries } from "../lib/series";
 import type { Group, Job, Operation } from "../lib/types";
 import { COMMANDS, t } from "../strings";
-
-const DAY = RANGES.at(-1)!;
 
 /** The shape of a message, with its holes marked. */
 function Shape({ text }: { text: string }) {
@@ -24,8 +22,8 @@ function GroupRow({ group, total, isOpen }: { group: Group; total: number; isOpe
   const share = total ? `${Math.max(1, Math.round((100 * group.count) / total))} %` : "";
   return (
     <li aria-current={isOpen ? "true" : undefined}>
-      <div class="big">{count(group.count)}<span class="share">{group.approximate ? t.dead.approximate : share}</span></div>
-      <div class="gmain"><button class="code-name plain" type="button" onClick={() => setQuery({ group: group.id })}>{group.code ?? t.dead.noCode}</button><div class="msg"><Shape text={group.shape} /></div><div class="where">{[...(group.queues ?? []), ...group.types].slice(0, 5).join(" · ")}</div></div>
+      <div class="big">{count(group.count)}<span class="share">{share}</span></div>
+      <div class="gmain"><button class="code-name plain" type="button" onClick={() => setQuery({ group: group.id })}>{group.code ?? t.dead.noCode}</button><div class="msg"><Shape text={group.shape} /></div><div class="where">{[...group.queues, ...group.types].slice(0, 5).join(" · ")}</div></div>
       <div class="trend">{group.last_hour ? t.dead.lastHour(group.last_hour) : <span class="zero">0</span>}</div>
       <div class="when"><b><Time at={group.last_at} /></b>{t.dead.first(relative(group.first_at, now.value))}</div>
     </li>
@@ -41,13 +39,14 @@ export function operationOf(operations: Operation[], group: string, at: number):
 }
 
 function DeadChart({ queue }: { queue: string }) {
-  const series = useSeries(DAY, queue || null);
+  const range = rangeOf(info.value, DAY);
+  const series = useSeries(range, queue || null);
   const lines = useMemo(() => [{ label: t.dead.title, token: "s-dead-letter-fill", values: series.data?.totals.deadLetters ?? [], isArea: true, width: 2 }], [series.data]);
   if (!series.data) return null;
   return (
     <section class="card">
-      <div class="chart-head"><h2>{t.dead.kept}</h2><span class="unit">{t.dead.day}</span></div>
-      <Chart label={t.dead.kept} at={series.data.at} lines={lines} format={(value) => count(value)} axis={(value) => (Number.isInteger(value) ? count(value) : "")} floor={4} />
+      <div class="chart-head"><h2>{t.dead.kept}</h2><span class="unit">{t.dead.lastRange(range.name)}</span></div>
+      <Chart label={t.dead.kept} at={series.data.at} lines={lines} format={(value) => count(value)} axis={(value) => (Number.isInteger(value) ? count(value) : "")} floor={4} height={104} />
     </section>
   );
 }
@@ -80,12 +79,12 @@ function Detail({ group, operation, queue }: { group: Group; operation: Operatio
 }
 
 /** A group that has no dead letter left, while its operation is still of interest. */
-const emptied = (id: string, operation: Operation): Group => ({ id, code: t.dead.emptied, shape: "", count: 0, first_at: operation.created_at, last_at: operation.created_at, types: [], example: "" });
+const emptied = (id: string, operation: Operation): Group => ({ id, code: t.dead.emptied, shape: "", count: 0, first_at: operation.created_at, last_at: operation.created_at, last_hour: 0, types: [], queues: [], example: "" });
 
 export function DeadLetters() {
   const queue = route.value.query.get("queue") ?? "";
   const wanted = route.value.query.get("group");
-  const list = useResource<{ groups: Group[] }>(`groups ${queue}`, () => get(`v1/dead-letters/groups${query({ queue })}`), 1_000);
+  const list = useResource<{ groups: Group[]; approximate: boolean }>(`groups ${queue}`, () => get(`v1/dead-letters/groups${query({ queue })}`), 1_000);
   const operations = useResource<{ operations: Operation[] }>("operations", () => get("v1/operations?limit=100"), 500);
   const total = (queue ? stats.value?.queues[queue] : stats.value?.totals)?.counts.dead_letter ?? 0;
   const groups = list.data?.groups ?? [];
@@ -97,7 +96,7 @@ export function DeadLetters() {
   const chosen = found ?? gone ?? groups[0];
   return (
     <main class="page" id="content" tabIndex={-1}>
-      <div class="page-head"><h1>{t.dead.title}</h1>{list.data && groups.length ? <span class="muted">{t.dead.summary(total, groups.length)}</span> : null}
+      <div class="page-head"><h1>{t.dead.title}</h1>{list.data && groups.length ? <span class="muted">{t.dead.summary(total, groups.length)}{list.data.approximate ? `, ${t.dead.approximate}` : ""}</span> : null}
         <div class="right"><select class="input compact" aria-label={t.common.queue} value={queue} onChange={(event) => setQuery({ queue: event.currentTarget.value || null, group: null })}><option value="">{t.dead.allQueues}</option>{(queues.value ?? []).map((item) => <option key={item.name}>{item.name}</option>)}</select></div>
       </div>
       {!list.data ? <section class="card">{list.error ? <Failure error={list.error} what={t.dead.what} retry={list.reload} /> : <Loading />}</section> : !chosen ? (

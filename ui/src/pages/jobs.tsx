@@ -64,7 +64,7 @@ function FilterBar({ filters }: { filters: Record<string, string> }) {
         {Object.entries(filters).map(([parameter, value]) => (
           <span class="chip" key={parameter}><span class="k">{wordOf(parameter)}</span><span class="v trunc" title={value}>{value}</span><button type="button" aria-label={t.jobsPage.remove(wordOf(parameter))} onClick={() => setQuery({ [parameter]: null, cursor: null })}><Icon name="x" /></button></span>
         ))}
-        <input value={text} placeholder={Object.keys(filters).length ? "" : t.jobsPage.filterHint} aria-label={t.jobsPage.filterLabel} title={t.jobsPage.filterHint} onInput={(event) => setText(event.currentTarget.value)} list="filter-words" />
+        <input value={text} placeholder={Object.keys(filters).length ? t.jobsPage.filterShort : t.jobsPage.filterHint} aria-label={t.jobsPage.filterLabel} title={t.jobsPage.filterHint} onInput={(event) => setText(event.currentTarget.value)} list="filter-words" />
         <datalist id="filter-words">{(queues.value ?? []).map((queue) => <option key={queue.name} value={`queue:${queue.name}`} />)}</datalist>
       </form>
       {name === null ? <Button icon="bookmark" onClick={() => setName("")}>{t.jobsPage.save}</Button> : (

@@ -5,12 +5,12 @@ import { Count, Empty, Failure, Icon, Loading } from "../components/basic";
 import { Chart, Legend } from "../components/chart";
 import { BAD_SHARE, QueueTable } from "../components/queue-table";
 import { call, get, mayOffer } from "../lib/api";
-import { age, figuresError, now, queues, stats, workers } from "../lib/app";
+import { age, figuresError, info, now, queues, stats, workers } from "../lib/app";
 import { bytes, count, duration, figure, parseDuration, relative, shortDuration } from "../lib/format";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link, route, setQuery } from "../lib/router";
-import { HOUR, last, RANGES, share, trend, useSeries, type Columns, type Range, type Series } from "../lib/series";
+import { HOUR, last, rangeOf, RANGES, share, trend, useSeries, type Columns, type Range, type Series } from "../lib/series";
 import type { AttentionItem, Counts, Json } from "../lib/types";
 import { toast } from "../lib/ui";
 import { errorText } from "../components/dialog";
@@ -18,22 +18,22 @@ import { COMMANDS, t } from "../strings";
 
 const LIVE_WORKER_MS = 120_000;
 
-/** How much a rate has changed over the range, in percent. */
-function Change({ column, range }: { column: (number | null)[]; range: Range }) {
+/** How much a rate has changed over the range, in percent; `null` if that is not known. */
+function change(column: (number | null)[], range: Range): preact.ComponentChildren {
   const found = trend(column);
   if (!found || found.before < 0.01) return null;
   const percent = Math.round((100 * (found.after - found.before)) / found.before);
-  if (percent === 0) return <>{t.overview.steady(range.name)}</>;
+  if (percent === 0) return t.overview.steady(range.name);
   return <><b>{percent > 0 ? "+" : "−"}{count(Math.abs(percent))} %</b> {t.overview.inRange(range.name)}</>;
 }
 
-/** By how much a level has changed over the range. */
-function Growth({ column, range, unit = "", isBad }: { column: (number | null)[]; range: Range; unit?: string; isBad?: boolean }) {
+/** By how much a level has changed over the range; `null` if that is not known. */
+function growth(column: (number | null)[], range: Range, unit: string, isBad: boolean): preact.ComponentChildren {
   const found = trend(column);
   if (!found) return null;
-  const grown = found.after - found.before;
-  if (Math.abs(grown) < 0.05) return <>{t.overview.steady(range.name)}</>;
-  return <><b class={isBad && grown > 0 ? "bad" : ""}>{grown > 0 ? "+" : "−"}{figure(Math.abs(unit ? grown : Math.round(grown)))}{unit}</b> {t.overview.inRange(range.name)}</>;
+  const grown = unit ? found.after - found.before : Math.round(found.after - found.before);
+  if (Math.abs(grown) < 0.05) return t.overview.steady(range.name);
+  return <><b class={isBad && grown > 0 ? "bad" : ""}>{grown > 0 ? "+" : "−"}{figure(Math.abs(grown))}{unit}</b> {t.overview.inRange(range.name)}</>;
 }
 
 interface FiguresProps { series: Series | null; range: Range; queue: string }
@@ -50,12 +50,12 @@ function Figures({ series, range, queue }: FiguresProps) {
   const [waitValue, waitUnit] = p95 === null ? [t.time.none, ""] : split(duration(p95 * 1000));
   return (
     <section class="card stats" aria-label={t.overview.key}>
-      <div class="stat"><div class="k">{t.overview.completed}</div><div class="v">{figure(rates.completed)}<small>{t.overview.perSecond}</small></div><div class="d">{(series && <Change column={series.totals.completed} range={range} />) || t.overview.submitted(figure(rates.submitted))}</div></div>
-      <div class="stat"><div class="k">{t.overview.failedAttempts}</div><div class={`v ${failedShare >= BAD_SHARE ? "bad" : ""}`}>{figure(failedShare)}<small>%</small></div><div class="d">{(series && <Growth column={series.totals.failedShare} range={range} unit=" %" isBad={failedShare >= BAD_SHARE} />) || t.overview.lastMinute}</div></div>
+      <div class="stat"><div class="k">{t.overview.completed}</div><div class="v">{figure(rates.completed)}<small>{t.overview.perSecond}</small></div><div class="d">{(series && change(series.totals.completed, range)) ?? t.overview.submitted(figure(rates.submitted))}</div></div>
+      <div class="stat"><div class="k">{t.overview.failedAttempts}</div><div class={`v ${failedShare >= BAD_SHARE ? "bad" : ""}`}>{figure(failedShare)}<small>%</small></div><div class="d">{(series && growth(series.totals.failedShare, range, " %", failedShare >= BAD_SHARE)) ?? t.overview.lastMinute}</div></div>
       <div class="stat"><div class="k">{t.overview.waitP95}</div><div class={`v ${p95 !== null && target !== null && p95 * 1000 > target ? "bad" : ""}`}>{waitValue}<small>{waitUnit}</small></div><div class="d">{target !== null ? t.overview.target(shortDuration(target)) : p95 === null ? t.overview.noStart : t.overview.beforeStart}</div></div>
       <div class="stat"><div class="k">{t.overview.waiting}</div><div class="v"><Count value={counts.scheduled ?? 0} /></div><div class="d">{counts.retrying ? t.overview.inRetry(counts.retrying) : t.overview.inOthers(notDue)}</div></div>
       <div class="stat"><div class="k">{t.overview.running}</div><div class="v"><Count value={counts.running ?? 0} /></div><div class="d">{t.overview.workers(seen)}</div></div>
-      <div class="stat"><div class="k">{t.overview.dead}</div><div class="v"><Count value={counts.dead_letter ?? 0} /></div><div class="d">{counts.dead_letter ? ((series && <Growth column={series.totals.deadLetters} range={range} isBad />) || t.overview.kept) : t.overview.noDead}</div></div>
+      <div class="stat"><div class="k">{t.overview.dead}</div><div class="v"><Count value={counts.dead_letter ?? 0} /></div><div class="d">{counts.dead_letter ? ((series && growth(series.totals.deadLetters, range, "", true)) ?? t.overview.kept) : t.overview.noDead}</div></div>
     </section>
   );
 }
@@ -192,7 +192,7 @@ function AttentionCard() {
 }
 
 export function Overview() {
-  const range = RANGES.find((item) => item.window === route.value.query.get("range")) ?? HOUR;
+  const range = RANGES.find((item) => item.window === route.value.query.get("range")) ?? rangeOf(info.value, HOUR);
   const queue = route.value.query.get("queue") ?? "";
   const loaded = useSeries(range, queue || null);
   const series = loaded.data;
@@ -202,7 +202,7 @@ export function Overview() {
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.overview.title}</h1>
         <div class="right">
-          <div class="seg" role="group" aria-label={t.overview.range}>{RANGES.map((item) => <button key={item.window} type="button" aria-pressed={item === range} onClick={() => setQuery({ range: item === HOUR ? null : item.window }, true)}>{item.name}</button>)}</div>
+          <div class="seg" role="group" aria-label={t.overview.range}>{RANGES.map((item) => <button key={item.window} type="button" aria-pressed={item === range} onClick={() => setQuery({ range: item.window }, true)}>{item.name}</button>)}</div>
           <select class="input compact" aria-label={t.common.queue} value={queue} onChange={(event) => setQuery({ queue: event.currentTarget.value || null }, true)}><option value="">{t.dead.allQueues}</option>{(queues.value ?? []).map((item) => <option key={item.name}>{item.name}</option>)}</select>
         </div>
       </div>

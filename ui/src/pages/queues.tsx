@@ -9,9 +9,8 @@ import { figuresError, queues } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
 import { HOUR, useSeries } from "../lib/series";
-import { COMMANDS, t } from "../strings";
+import { COMMANDS, PROFILES, t } from "../strings";
 
-export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
 function CreateQueue({ close }: { close: () => void }) {
   const [name, setName] = useState("");

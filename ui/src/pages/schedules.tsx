@@ -46,7 +46,7 @@ function Strip({ schedule }: { schedule: Schedule }) {
     return () => observer.disconnect();
   }, []);
   const key = isSeen && schedule.last ? `ticks ${schedule.name} ${schedule.last.due_at} ${schedule.last.outcome}` : null;
-  const ticks = useResource<{ ticks: Tick[] }>(key, () => get(`v1/schedules/${segment(schedule.name)}/ticks?limit=24`), null);
+  const ticks = useResource<{ ticks: Tick[] }>(key, () => get(`v1/schedules/${segment(schedule.name)}/ticks`), null);
   const kept = useRef<Tick[]>([]);
   if (ticks.data) kept.current = ticks.data.ticks;
   return <span ref={box} class="strip-box">{kept.current.length ? <TickStrip ticks={kept.current} /> : null}</span>;
