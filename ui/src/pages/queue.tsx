@@ -5,12 +5,12 @@ import { errorText } from "../components/dialog";
 import { Spark } from "../components/chart";
 import { SettingsEditor } from "../components/settings-editor";
 import { call, get, mayOffer, post, segment } from "../lib/api";
-import { stats, workers } from "../lib/app";
+import { info, stats, workers } from "../lib/app";
 import { figure, stateClass } from "../lib/format";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link, open } from "../lib/router";
-import { HOUR, useSeries } from "../lib/series";
+import { HOUR, rangeOf, useSeries } from "../lib/series";
 import { STATES, type Queue } from "../lib/types";
 import { ask, toast } from "../lib/ui";
 import { t } from "../strings";
@@ -30,7 +30,8 @@ function askDelete(queue: Queue): void {
 
 export function QueuePage({ id }: { id: string }) {
   const queue = useResource<Queue>(id, () => get<Queue>(`v1/queues/${segment(id)}`));
-  const series = useSeries(HOUR, id).data;
+  const range = rangeOf(info.value, HOUR);
+  const series = useSeries(range, id).data;
   const data = queue.data;
   const head = <div class="crumbs"><a href={link(["queues"])}>{t.nav.queues}</a><Icon name="right" /><span>{id}</span></div>;
   if (!data) return <main class="page" id="content" tabIndex={-1}>{head}<section class="card">{queue.error ? <Failure error={queue.error} what={t.queues.title} retry={queue.reload} /> : <Loading />}</section></main>;
@@ -57,8 +58,8 @@ export function QueuePage({ id }: { id: string }) {
           <div><dt>{t.overview.oldest}</dt><dd>{data.oldest_scheduled_at ? <Time at={data.oldest_scheduled_at} /> : <span class="faint">{t.overview.noneWaits}</span>}</dd></div>
           <div><dt>{t.overview.completed}</dt><dd>{figure(figures?.rates.completed ?? 0)} <small>/s</small></dd></div>
           <div><dt>{t.overview.failedAttempts}</dt><dd>{figure(figures?.rates.failed ?? 0)} <small>/s</small></dd></div>
-          <div><dt>{t.overview.submittedL}</dt><dd>{figure(figures?.rates.submitted ?? 0)} <small>/s</small></dd></div>
-          <div><dt>{t.queues.completedRate}, {HOUR.name}</dt><dd>{series ? <Spark values={series.totals.completed} label={`${t.queues.completedRate}, ${HOUR.name}`} /> : t.time.none}</dd></div>
+          <div><dt>{t.system.submitted}</dt><dd>{figure(figures?.rates.submitted ?? 0)} <small>/s</small></dd></div>
+          <div><dt>{t.queues.completedRate}, {range.name}</dt><dd>{series ? <Spark values={series.totals.completed} label={`${t.queues.completedRate}, ${range.name}`} /> : t.time.none}</dd></div>
           <div><dt>{t.queues.workers}</dt><dd>{taking.length ? <a class="link" href={link(["workers"], { queue: id })}>{t.plural(taking.length, "worker")}</a> : <span class="faint">{t.queues.noWorkers}</span>}</dd></div>
         </dl>
       </section>

@@ -5,10 +5,10 @@ import { Button, Empty, Failure, Loading } from "../components/basic";
 import { errorText, Field, Modal } from "../components/dialog";
 import { QueueTable } from "../components/queue-table";
 import { call, mayOffer, segment } from "../lib/api";
-import { figuresError, queues } from "../lib/app";
+import { figuresError, info, queues } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
-import { HOUR, useSeries } from "../lib/series";
+import { HOUR, rangeOf, useSeries } from "../lib/series";
 import { COMMANDS, PROFILES, t } from "../strings";
 
 
@@ -40,7 +40,8 @@ function CreateQueue({ close }: { close: () => void }) {
 }
 
 export function Queues() {
-  const series = useSeries(HOUR, null).data;
+  const range = rangeOf(info.value, HOUR);
+  const series = useSeries(range, null).data;
   const [isCreating, setCreating] = useState(false);
   const rows = queues.value;
   return (
@@ -50,7 +51,7 @@ export function Queues() {
       </div>
       <section class="card">
         {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
-          : rows.length ? <QueueTable queues={rows} series={series} range={HOUR} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
+          : rows.length ? <QueueTable queues={rows} series={series} range={range} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
       </section>
       {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
     </main>

@@ -12,6 +12,8 @@ import { COMMANDS, t } from "../strings";
 
 const GONE_MS = 120_000;
 
+const isGone = (worker: Worker): boolean => age(worker.last_seen_at) > GONE_MS;
+
 async function tell(worker: Worker, verb: "quiet" | "stop" | "resume", done: string): Promise<void> {
   await post(`v1/workers/${segment(worker.name)}/${verb}`);
   toast(done);
@@ -21,13 +23,12 @@ async function tell(worker: Worker, verb: "quiet" | "stop" | "resume", done: str
 
 function Row({ worker }: { worker: Worker }) {
   const may = mayOffer("POST", "v1/workers/w/quiet");
-  const isGone = age(worker.last_seen_at) > GONE_MS;
   const fail = (error: unknown) => toast(errorText(error), "error");
   const stop = () => ask({ title: t.workers.stopTitle(worker.name), body: t.workers.stopText, keep: t.common.cancel, act: t.workers.stopAct, isDanger: true, run: () => tell(worker, "stop", t.workers.stopDone(worker.name)) });
   return (
     <tr>
       <td><code class="qname">{worker.name}</code></td>
-      <td><span class={`state ${worker.directive === "run" ? (isGone ? "s-cancelled" : "s-completed") : "s-retrying"}`}><i class="dot" />{t.workers.directives[worker.directive] ?? worker.directive}</span>{isGone ? <span class="faint"> {t.workers.gone}</span> : null}</td>
+      <td><span class={`state ${worker.directive === "run" ? (isGone(worker) ? "s-cancelled" : "s-completed") : "s-retrying"}`}><i class="dot" />{t.workers.directives[worker.directive] ?? worker.directive}</span>{isGone(worker) ? <span class="faint"> {t.workers.gone}</span> : null}</td>
       <td class="hide-sm"><code>{worker.version ?? t.time.none}</code></td>
       <td class="hide-sm fill trunc" title={worker.types.join(", ")}>{worker.types.length ? worker.types.join(", ") : t.workers.allTypes}</td>
       <td class="hide-sm">{worker.queues.map((queue) => <span key={queue}><a class="link" href={link(["queues", queue])}>{queue}</a> </span>)}</td>
@@ -41,7 +42,7 @@ function Row({ worker }: { worker: Worker }) {
 export function Workers() {
   const [queue, name] = [route.value.query.get("queue"), route.value.query.get("worker")];
   const all = workers.value;
-  const rows = (all ?? []).filter((worker) => (!queue || worker.queues.includes(queue)) && (!name || worker.name === name)).sort((a, b) => b.last_seen_at.localeCompare(a.last_seen_at) || a.name.localeCompare(b.name));
+  const rows = (all ?? []).filter((worker) => (!queue || worker.queues.includes(queue)) && (!name || worker.name === name)).sort((a, b) => Number(isGone(a)) - Number(isGone(b)) || a.name.localeCompare(b.name));
   const may = mayOffer("POST", "v1/workers/w/quiet");
   return (
     <main class="page" id="content" tabIndex={-1}>
