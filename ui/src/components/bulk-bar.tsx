@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { mayOffer } from "../lib/api";
+import { info } from "../lib/app";
 import { count, duration } from "../lib/format";
 import { refresh } from "../lib/live";
 import { dryRun, followOperation, narrow, runOnSelection, startOperation, stopOperation, timeLeft, undoOperation, type BulkAction, type Filter, type Progress } from "../lib/operations";
@@ -32,7 +33,8 @@ export function BulkBar({ chosen, filter, clear, matches }: Props) {
   const [dry, setDry] = useState<Dry>({});
   const [progress, setProgress] = useState<(Progress & { action: BulkAction }) | null>(null);
   const [operation, setOperation] = useState<Operation | null>(null);
-  const [rate, setRate] = useState(RATES[0]!);
+  // A virtual clock stands still: a pace would never end.
+  const [rate, setRate] = useState(info.value?.virtual_clock ? 0 : RATES[0]!);
   const isStopped = useRef(false);
   const key = filter ? JSON.stringify(filter) : null;
   useEffect(() => {
