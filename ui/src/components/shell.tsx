@@ -72,11 +72,14 @@ function Side() {
   );
 }
 
+/** The delay of an event, with a tenth of a second as the least that is told apart. */
+const lagText = (milliseconds: number): string => (milliseconds < 100 ? "< 0.1 s" : `${(milliseconds / 1000).toFixed(1)} s`);
+
 function Live() {
   const isPaused = paused.value;
   const word = isPaused ? t.bar.paused : { connecting: t.bar.connecting, stream: t.bar.live, busy: t.bar.live, polling: t.bar.polling, lost: t.bar.lost }[mode.value];
   const state = isPaused || mode.value === "lost" ? "paused" : "on";
-  const note = isPaused ? (heldBack.value ? count(heldBack.value) : "") : mode.value === "stream" && lag.value !== null && !info.value?.virtual_clock && lag.value < 60_000 ? `${(lag.value / 1000).toFixed(1)} s` : mode.value === "polling" ? "2 s" : "";
+  const note = isPaused ? (heldBack.value ? count(heldBack.value) : "") : mode.value === "stream" && lag.value !== null && !info.value?.virtual_clock && lag.value < 60_000 ? lagText(lag.value) : mode.value === "polling" ? "2 s" : "";
   return (
     <div class="live" data-live={state} data-mode={mode.value}>
       <span class="what" title={isPaused ? t.bar.held(heldBack.value) : t.bar.modeTitle[mode.value]}>

@@ -100,7 +100,7 @@ function AttemptsCard({ attempts, limit }: { attempts: Attempt[]; limit: number 
               <td class="hide-sm"><code>{attempt.worker ?? t.time.none}</code></td>
               <td class="r hide-sm">{duration((attempt.ended_at ? Date.parse(attempt.ended_at) : now.value) - Date.parse(attempt.started_at))}</td>
               <td class="fill trunc" title={attempt.error?.message}>{attempt.error ? <><code>{attempt.error.code ?? attempt.error.category}</code> {attempt.error.message}</> : null}</td>
-              <td class="r hide-sm muted">{attempt.next_delay && (parseDuration(attempt.next_delay) ?? 0) > 0 ? t.job.delay(duration(parseDuration(attempt.next_delay)!)) : ""}</td>
+              <td class="r hide-sm muted">{attempt.next_delay && (parseDuration(attempt.next_delay) ?? 0) > 0 ? duration(parseDuration(attempt.next_delay)!) : ""}</td>
               <td class="r muted">{attempt.ended_at ? <Time at={attempt.ended_at} mode="clock" /> : t.time.none}</td>
             </tr>
           ))}</tbody>
@@ -149,7 +149,6 @@ function DataCard({ data }: { data: Loaded }) {
 function MoreCard({ job, deliveries }: { job: Job; deliveries: Delivery[] }) {
   const rows: [string, preact.ComponentChildren][] = [];
   const add = (name: string, value: preact.ComponentChildren, isKnown: unknown = value) => isKnown && rows.push([name, value]);
-  add(t.job.id, <span class="idline"><code>{job.id}</code><CopyButton text={job.id} /></span>);
   add(t.job.seq, <span class="num">{job.seq}</span>);
   add(t.job.updated, <Time at={job.updated_at} />);
   if (job.lease) add(t.job.worker, <code>{job.lease.worker ?? t.time.none}</code>), add(t.job.lease, <Time at={job.lease.expires_at} />);
