@@ -13,7 +13,7 @@ export const COMMANDS = {
   submitTo: (queue: string) => `longshore submit -q ${queue} -t email.send -p '{"to":"ann"}'`,
   workflow: "longshore workflows submit workflow.json",
   deadLetters: "longshore dead-letters list",
-  operation: "longshore jobs requeue --queue mail --state dead_letter",
+  operation: "longshore operations start requeue -q mail --state dead_letter --canary 5",
   schedule: "longshore schedules put nightly --cron '0 3 * * *' --queue reports --type report.build",
   webhook: "longshore webhooks put alerts https://example.com/hook --event job.dead_letter",
   token: "longshore tokens create --data longshore-data --name me --actions read,operate,admin --queues '*'",

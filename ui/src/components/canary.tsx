@@ -53,9 +53,9 @@ function CanaryJobs({ operation }: { operation: Operation }) {
   );
 }
 
-interface Props { group: Group; operation: Operation | null }
+interface Props { group: Group; operation: Operation | null; /** The queue that the page is limited to; empty for all. */ queue: string }
 
-export function CanaryBox({ group, operation }: Props) {
+export function CanaryBox({ group, operation, queue }: Props) {
   // A virtual clock stands still: a pace would never end.
   const [rate, setRate] = useState(info.value?.virtual_clock ? 0 : RATES[0]!);
   const [isBusy, setBusy] = useState(false);
@@ -74,7 +74,9 @@ export function CanaryBox({ group, operation }: Props) {
   // The group stays chosen, however its place in the list changes.
   const start = (canary: number | null) => guarded(async () => {
     setQuery({ group: group.id }, true);
-    const started = await startOperation({ action: "requeue", filter: { group: group.id }, ...(rate ? { rate } : {}), ...(canary ? { canary } : {}) });
+    // With a queue in its filter, a token for that queue is enough.
+    const only = queue || (group.queues.length === 1 ? group.queues[0]! : "");
+    const started = await startOperation({ action: "requeue", filter: { group: group.id, ...(only ? { queue: only } : {}) }, ...(rate ? { rate } : {}), ...(canary ? { canary } : {}) });
     if (!canary) announce(await followOperation(started.id, refresh));
   });
   const goOn = () => guarded(async () => {

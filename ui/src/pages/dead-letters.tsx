@@ -31,8 +31,9 @@ function GroupRow({ group, total, isOpen }: { group: Group; total: number; isOpe
 }
 
 /** The operation that matters for a group: the newest one that requeues it, unless it ended long ago. */
-export function operationOf(operations: Operation[], group: string, at: number): Operation | null {
-  const newest = operations.find((operation) => operation.filter.group === group && operation.action === "requeue" && !operation.dry_run);
+export function operationOf(operations: Operation[], group: string, queue: string, at: number): Operation | null {
+  const isHere = ({ filter }: Operation) => filter.group === group && (!queue || !filter.queue || filter.queue === queue);
+  const newest = operations.find((operation) => isHere(operation) && operation.action === "requeue" && !operation.dry_run);
   if (!newest) return null;
   const isOld = newest.ended_at !== null && at - Date.parse(newest.ended_at) > 300_000;
   return isOld ? null : newest;
@@ -58,7 +59,7 @@ function Detail({ group, operation, queue }: { group: Group; operation: Operatio
     <div class="stackcol">
       <section class="card">
         <div class="card-head"><h2 class="trunc"><code>{group.code ?? t.dead.noCode}</code></h2><span class="count">{count(group.count)}</span><div class="right"><a class="link" href={link(["jobs"], { state: "dead_letter", error_code: group.code, queue, type: group.types.length === 1 ? group.types[0]! : null })}>{t.dead.list}</a></div></div>
-        <CanaryBox group={group} operation={operation} />
+        <CanaryBox group={group} operation={operation} queue={queue} />
       </section>
       {group.example ? (
         <section class="card">
@@ -91,7 +92,7 @@ export function DeadLetters() {
   const kept = useRef<Group | null>(null);
   const found = groups.find((group) => group.id === wanted);
   if (found) kept.current = found;
-  const operation = (id: string) => operationOf(operations.data?.operations ?? [], id, now.value);
+  const operation = (id: string) => operationOf(operations.data?.operations ?? [], id, queue, now.value);
   const gone = wanted && !found ? (kept.current?.id === wanted ? { ...kept.current, count: 0 } : operation(wanted) ? emptied(wanted, operation(wanted)!) : null) : null;
   const chosen = found ?? gone ?? groups[0];
   return (
