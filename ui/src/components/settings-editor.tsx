@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { call, mayOffer, segment } from "../lib/api";
 import { refresh } from "../lib/live";
-import { at, flatten, isUnder, read, set, without } from "../lib/settings";
+import { flatten, isUnder, overridesAfter, type Changes } from "../lib/settings";
 import type { Json, Queue } from "../lib/types";
 import { toast } from "../lib/ui";
 import { PROFILES, t } from "../strings";
@@ -16,17 +16,6 @@ const CHOICES: Record<string, string[]> = {
   "retry.on_exhausted": ["dead_letter", "failed"], "retry.on_timeout": ["retry", "final"], "retry.on_system": ["retry", "final"], on_lease_expiry: ["reclaim_counted", "reclaim_free", "fail_timeout", "fail_retryable"], reclaim: ["eager", "lazy"],
   fencing: ["required", "optional"], "idempotency.scope": ["type", "queue", "global", "off"], requeue_order: ["submission", "tail"], submit: ["auto", "explicit"], manual_requeue: ["in_place", "clone"], cancel_running: ["cooperative", "immediate"],
 };
-
-/** A text is a new value; `null` goes back to the value of the profile. */
-type Changes = Record<string, string | null>;
-type Settings = { [key: string]: Json };
-
-/** The overrides after the changes: what is not mentioned stays as it is. */
-export function overridesAfter(overrides: Settings, settings: Json, changes: Changes): Settings {
-  let result = overrides;
-  for (const [path, text] of Object.entries(changes)) result = text === null ? without(result, path) : set(result, path, read(text, at(settings, path)));
-  return result;
-}
 
 interface FieldProps { path: string; text: string; change: string | null | undefined; isLocked: boolean; isOverride: boolean; may: boolean; setChange: (value: string | null | undefined) => void }
 

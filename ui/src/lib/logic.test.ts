@@ -8,10 +8,11 @@ import { bytes, duration, figure, parseDuration, relative, shortCount, shortDura
 import { buildGraph, causes, depths, failedPath } from "./graph";
 import { histograms, parseMetrics, quantile } from "./metrics";
 import { canOperate, canUndo, narrow, timeLeft } from "./operations";
+import { callKind, isAllowed } from "./permissions";
 import { delayOf } from "./resource";
 import { holdRows, moveCursor } from "./rows";
 import { RANGES, readSeries, share, trend } from "./series";
-import { at, flatten, read, set, without } from "./settings";
+import { at, flatten, isUnder, overridesAfter, read, set, without } from "./settings";
 import { EventParser } from "./sse";
 import { bodyOf, commandOf, EMPTY, parseTags, policyDifference } from "./submission";
 import { buildTimeline, gridTimes, lastRequeue } from "./timeline";
@@ -74,6 +75,21 @@ test("settings are edited by path", () => {
 });
 
 const job = (over: Partial<Job>): Job => ({ id: "j", queue: "q", type: "t", state: "dead_letter", created_at: "2026-11-18T10:00:00.000Z", updated_at: "2026-11-18T10:00:00.000Z", completed_at: null, run_at: null, error: null, ...over }) as Job;
+
+test("a change of a setting is one override; going back to the profile removes it", () => {
+  const settings = { retry: { limit: 5, counts: "starts" }, lease: "1m", wait_target: null };
+  expect(overridesAfter({ lease: "1m" }, settings, { "retry.limit": "7", wait_target: "30s" })).toEqual({ lease: "1m", retry: { limit: 7 }, wait_target: "30s" });
+  expect(overridesAfter({ lease: "1m", retry: { limit: 5 } }, settings, { "retry.limit": null })).toEqual({ lease: "1m" });
+  expect([isUnder("retry.limit", "retry"), isUnder("retry", "retry"), isUnder("retry_x", "retry")]).toEqual([true, true, false]);
+});
+
+test("what a token may do", () => {
+  const self = (actions: string[], queues = ["*"]) => ({ id: "a", name: "a", actions, queues, expires_at: null });
+  expect(callKind("POST", "v1/queues/mail/pause?x=1")).toBe("POST queues/*/pause");
+  expect([callKind("POST", "/v1/jobs/bulk"), callKind("GET", "v1/dead-letters/groups"), callKind("POST", "v1/clock/advance")]).toEqual(["POST jobs/bulk", "GET dead-letters/groups", "POST clock/advance"]);
+  expect([isAllowed(self(["read"]), "GET jobs"), isAllowed(self(["read"]), "POST queues/*/pause"), isAllowed(self(["admin"]), "GET queues")]).toEqual([true, false, true]);
+  expect([isAllowed(self(["operate"], ["mail"]), "POST workers/*/quiet"), isAllowed(self(["operate"]), "POST workers/*/quiet")]).toEqual([false, true]);
+});
 
 test("rows that are held keep their place, with their newest values", () => {
   const row = (id: string, state = "scheduled") => ({ id, state });

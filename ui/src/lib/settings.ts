@@ -62,3 +62,14 @@ export function without(settings: { [key: string]: Json }, path: string): { [key
   const left = without(inner, rest.join("."));
   return Object.keys(left).length ? { ...others, [first]: left } : others;
 }
+
+/** A text is a new value; `null` goes back to the value of the profile. */
+export type Changes = Record<string, string | null>;
+export type Settings = { [key: string]: Json };
+
+/** The overrides after the changes: what is not mentioned stays as it is. */
+export function overridesAfter(overrides: Settings, settings: Json, changes: Changes): Settings {
+  let result = overrides;
+  for (const [path, text] of Object.entries(changes)) result = text === null ? without(result, path) : set(result, path, read(text, at(settings, path)));
+  return result;
+}
