@@ -78,7 +78,7 @@ function TimelineCard({ data }: { data: Loaded }) {
   const line = buildTimeline(data.job, data.history, data.attempts, data.deliveries, now.value, isSince ? requeued : null, (cause) => t.job.cause[cause] ?? cause);
   return (
     <section class="card" aria-labelledby="timeline">
-      <div class="card-head"><h2 id="timeline">{t.job.timeline}</h2><span class="faint num">{clock(line.from)} – {clock(line.to)}</span>
+      <div class="card-head"><h2 id="timeline">{t.job.timeline}</h2><span class="faint num hide-sm">{clock(line.from)} – {clock(line.to)}</span>
         <div class="right"><span class="hide-sm">{t.time.utc}</span>{requeued !== null ? <div class="seg" role="group" aria-label={t.job.timeline}><button type="button" aria-pressed={!isSince} onClick={() => setSince(false)}>{t.job.all}</button><button type="button" aria-pressed={isSince} onClick={() => setSince(true)}>{t.job.sinceRequeue}</button></div> : null}</div>
       </div>
       <Lanes line={line} />
