@@ -9,6 +9,7 @@ CALL_POINTS ?= 40
 FLIPS ?= 20000
 POWER_CUTS ?= 10000
 NODE_KILLS ?= 50
+AMOUNT ?= 1000000
 WORKER_KILLS ?= 200
 PYTHON ?= python3
 SDKS ?= rust python typescript
@@ -18,7 +19,7 @@ HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = proces
 	process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
-	test-typescript setup-typescript programs ui test-ui screenshots setup-ui \
+	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
 	regenerate-fixtures
 
@@ -110,6 +111,9 @@ test-ui: setup-ui ui programs ## checks the dashboard: types, size, logic, and e
 
 screenshots: setup-ui ui programs ## takes the pictures of docs/dashboard.md again, into docs/images
 	cd ui && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run screenshots
+
+scale-ui: setup-ui ui programs ## measures the dashboard on a store of AMOUNT (1,000,000) jobs
+	cd ui && AMOUNT=$(AMOUNT) LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run scale
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core
