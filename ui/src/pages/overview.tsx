@@ -145,6 +145,9 @@ function words(item: AttentionItem): Words {
   }
 }
 
+/** The first letter of a label is large. */
+const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** A duration of the API as the dashboard writes it. */
 function short(text: string): string {
   const milliseconds = parseDuration(text);
@@ -161,14 +164,14 @@ function AttentionRow({ item }: { item: AttentionItem }) {
   const [tone, icon] = SEVERITY[item.severity] ?? SEVERITY.info!;
   const action = item.action;
   const may = action && mayOffer(action.method, action.path);
-  const run = () => call(action!.method, action!.path, { body: action!.body ?? {} }).then(() => (toast(t.overview.acted(action!.label)), refresh()), (error: unknown) => toast(errorText(error), "error"));
+  const run = () => call(action!.method, action!.path, { body: action!.body ?? {} }).then(() => (toast(t.overview.acted(sentence(action!.label))), refresh()), (error: unknown) => toast(errorText(error), "error"));
   return (
     <li data-code={item.code}>
       <Icon name={icon} class={`sev ${tone}`} label={t.overview.severity[item.severity] ?? item.severity} />
       <span class="t">{title}</span>
       <span class="since num" title={item.since ?? undefined}>{item.since ? shortDuration(age(item.since)) : ""}</span>
       <p class="cause">{cause}</p>
-      {may ? <button class="link act plain" type="button" onClick={run}>{action.label}</button> : <a class="link act" href={href}>{act}</a>}
+      {may ? <button class="link act plain" type="button" onClick={run}>{sentence(action.label)}</button> : <a class="link act" href={href}>{act}</a>}
     </li>
   );
 }
