@@ -9,12 +9,17 @@ CALL_POINTS ?= 40
 FLIPS ?= 20000
 POWER_CUTS ?= 10000
 NODE_KILLS ?= 50
+AMOUNT ?= 1000000
 WORKER_KILLS ?= 200
 PYTHON ?= python3
 SDKS ?= rust python typescript
 
+# Vite needs this version.
+HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
+	process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null
+
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
-	test-typescript setup-typescript programs ui test-ui screenshots setup-ui \
+	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
 	regenerate-fixtures
 
@@ -22,7 +27,8 @@ help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
 
 run: ## builds the server and starts it on 127.0.0.1:7070 with its data in ./longshore-data
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory ui; else echo "without Node.js the server is built without its dashboard"; fi
+	@if ! $(HAS_NODE); then echo "run: without Node.js 20.19 or later the dashboard is not built"; \
+	else $(MAKE) --no-print-directory ui || echo "run: the dashboard could not be built; the server goes on without the newest one"; fi
 	@echo "building the server; the first build compiles all dependencies and takes a few minutes"
 	env -u CARGO_INCREMENTAL cargo build --profile quick --package longshore-cli
 	@echo "starting target/quick/longshore on 127.0.0.1:7070 with its data in ./longshore-data; Ctrl-C stops it"
@@ -47,17 +53,16 @@ setup: ## installs the tools and packages that the tests need
 			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
 	fi
 
-test: setup fmt tidy lint unit docs test-python test-typescript test-sdk test-packaging ## runs all tests and checks
+# The dashboard comes before the compiler: the server with it in it is compiled once.
+test: setup setup-typescript fmt tidy ui lint unit docs test-python test-typescript test-sdk test-ui test-packaging ## runs all tests and checks
 	@echo "all tests and checks passed"
 
-# Node.js 20.11 or later: an older one, or none, is replaced by the package of the system.
+# Node.js 20.19 or later: an older one, or none, is replaced by the package of the system.
 setup-typescript:
-	@has_node() { command -v node >/dev/null && command -v npm >/dev/null \
-		&& node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'; }; \
-	has_node || { \
+	@$(HAS_NODE) || { \
 		echo "setup: installing Node.js and npm"; \
 		(apt-get update -qq && apt-get install -y -qq nodejs npm) >/dev/null || true; \
-		has_node || { echo "setup: cannot install Node.js 20.11 or later (install it by hand)"; exit 1; }; \
+		$(HAS_NODE) || { echo "setup: cannot install Node.js 20.19 or later (install it by hand)"; exit 1; }; \
 	}
 
 TYPESCRIPT := clients/typescript
@@ -76,25 +81,39 @@ test-sdk: test-typescript ## checks the workers of the SDKs against the server; 
 programs:
 	@cargo test --quiet --workspace --no-run
 
-# Files of the dashboard. `cargo build` embeds them if they exist.
+# `cargo build` embeds the files if they exist. Packages are installed if the lock file has changed,
+# and files are built if a source is newer: a second call needs no network and takes no time.
 ui: ## builds the dashboard into ui/dist; needs Node.js 20.19 or later
-	cd ui && npm ci --silent --no-audit --no-fund
-	cd ui && npm --silent run build
+	@cd ui; \
+	if ! cmp -s package-lock.json node_modules/.installed-lock.json; then \
+		npm ci --silent --no-audit --no-fund; \
+		cp package-lock.json node_modules/.installed-lock.json; \
+	fi; \
+	if ! test -f dist/index.html || test -n "$$(find src public scripts index.html package-lock.json package.json vite.config.ts -newer dist/index.html -print -quit)"; then \
+		npm --silent run build; \
+	fi
 
+# Without Chromium only the tests in a browser are left out.
 setup-ui: setup-typescript
 	@command -v chromium >/dev/null || test -n "$${CHROMIUM:-}" || { \
 		echo "setup: installing chromium"; \
-		(apt-get update -qq && apt-get install -y -qq chromium fonts-inter fonts-jetbrains-mono) >/dev/null \
-			|| { echo "setup: cannot install chromium (install it by hand and set CHROMIUM to its program)"; exit 1; }; \
+		(apt-get update -qq && apt-get install -y -qq chromium fonts-inter fonts-jetbrains-mono) >/dev/null || true; \
 	}
 
 # The server that the tests start has the dashboard of this build in it.
 test-ui: setup-ui ui programs ## checks the dashboard: types, size, logic, and every page in a real browser
 	cd ui && npm --silent run check && npm --silent run unit
-	cd ui && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run browser
+	@if command -v chromium >/dev/null || test -n "$${CHROMIUM:-}"; then \
+		cd ui && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run browser; \
+	else \
+		echo "test-ui: skipped: the tests in a browser need Chromium (install it, or set CHROMIUM to its program)"; \
+	fi
 
 screenshots: setup-ui ui programs ## takes the pictures of docs/dashboard.md again, into docs/images
 	cd ui && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run screenshots
+
+scale-ui: setup-ui ui programs ## measures the dashboard on a store of AMOUNT (1,000,000) jobs
+	cd ui && AMOUNT=$(AMOUNT) LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent run scale
 
 check: fmt tidy lint ## runs format, house rules, lints and the tests of the rules; for every commit
 	cargo nextest run -p longshore-core

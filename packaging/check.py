@@ -5,6 +5,7 @@
     check.py NAME...         some of them
     check.py --version X     X is the version of the workspace, the chart and the image
     check.py --size FILE     FILE has at most 25 MB and no debug information
+    check.py --dashboard FILE   the program FILE serves the dashboard
 
 A check whose tool is missing is skipped, and the last lines list what was skipped.
 `LONGSHORE_BIN` names the program; default: target/debug/longshore.
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
         checks = {"version": lambda: files.check_versions(arguments[1])}
     elif arguments[:1] == ["--size"]:
         checks = {"size": lambda: files.check_size(arguments[1])}
+    elif arguments[:1] == ["--dashboard"]:
+        checks = {"dashboard": lambda: image.check_dashboard(arguments[1])}
     else:
         unknown = set(arguments) - set(CHECKS)
         if unknown:

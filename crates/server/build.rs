@@ -10,9 +10,11 @@ fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let dist = root.join("../../ui/dist");
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed={}", dist.display());
     let mut files = Vec::new();
+    // A watched path that does not exist would build the server again in every command. The build
+    // of the dashboard touches this script instead.
     if dist.join("index.html").is_file() {
+        println!("cargo:rerun-if-changed={}", dist.display());
         list(&dist, "", &mut files)?;
     }
     files.sort();

@@ -3,9 +3,10 @@
 import os
 import re
 import subprocess
+from pathlib import Path
 
 from .files import check_image_name
-from .support import PACKAGING, ROOT, Failure, Skip, expect, program, read_toml, run, scratch, serving, tool
+from .support import PACKAGING, ROOT, Failure, Skip, expect, fetch, program, read_toml, run, scratch, serving, tool
 
 DOCKERFILE = PACKAGING / "docker" / "Dockerfile"
 INSTRUCTIONS = set(
@@ -48,10 +49,22 @@ def check_dockerfile() -> None:
     expect(final["HEALTHCHECK"].endswith('CMD ["/usr/bin/longshore", "health"]'), "no health check")
     expect(final["VOLUME"] == "/data" and final["STOPSIGNAL"] == "SIGTERM", "volume or signal is wrong")
     expect("RUN" not in final, "the final stage has no shell")
+    build = stages[names.index("build")]
+    expect(("COPY", "--from=dashboard /source/ui/dist ui/dist") in build, "the program is built without its dashboard")
     # The context has everything that the workspace needs.
     ignore = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines()
     for member in read_toml(ROOT / "Cargo.toml")["workspace"]["members"]:
         expect(f"!{member.split('/')[0]}" in ignore, f"Dockerfile.dockerignore leaves out {member}")
+
+
+def check_dashboard(name: str) -> None:
+    """The program serves the dashboard, not the page that says how to build it."""
+    path = Path(name).resolve()
+    with serving([path, "--json", "serve", "--store", "memory:", "--listen", "127.0.0.1:0"]) as (_, url):
+        page = fetch(f"{url}/")
+        expect('id="app"' in page, f"{name} was built without its dashboard (make ui, then build again)")
+        for part in re.findall(r'(?:src|href)="\./(ui/[^"]+)"', page):
+            expect(fetch(f"{url}/{part}"), f"{name}: {part} is empty")
 
 
 def confined(root: object, *command: object) -> list[object]:

@@ -1,7 +1,8 @@
 // Writes each file of dist/ in the forms that the server sends: gzip and brotli beside the original.
+// Then touches the build script of the server: cargo embeds the new files.
 
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const dist = new URL("../dist/", import.meta.url).pathname;
@@ -19,3 +20,6 @@ for (const path of files(dist)) {
   writeFileSync(`${path}.gz`, gzipSync(data, { level: 9 }));
   writeFileSync(`${path}.br`, brotliCompressSync(data, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }));
 }
+
+const script = new URL("../../crates/server/build.rs", import.meta.url).pathname;
+if (existsSync(script)) utimesSync(script, new Date(), new Date());

@@ -6,6 +6,21 @@ const plural = (amount: number, one: string, many = `${one}s`): string => `${cou
 const waits = (amount: number): string => `${plural(amount, "job")} ${amount === 1 ? "is" : "are"}`;
 const jobs = (amount: number): string => plural(amount, "job");
 
+/** The commands that empty pages teach. A test gives each of them to the program. */
+export const COMMANDS = {
+  submit: `longshore submit -t email.send -p '{"to":"ann"}'`,
+  work: (queue: string) => `longshore work -q ${queue} --exec ./handler.sh`,
+  submitTo: (queue: string) => `longshore submit -q ${queue} -t email.send -p '{"to":"ann"}'`,
+  workflow: "longshore workflows submit workflow.json",
+  deadLetters: "longshore dead-letters list",
+  operation: "longshore operations start requeue -q mail --state dead_letter --canary 5",
+  schedule: "longshore schedules put nightly --cron '0 3 * * *' --queue reports --type report.build",
+  webhook: "longshore webhooks put alerts https://example.com/hook --event job.dead_letter",
+  token: "longshore tokens create --data longshore-data --name me --actions read,operate,admin --queues '*'",
+} as const;
+
+export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
+
 export const t = {
   product: "Longshore",
   skip: "Skip to content",
@@ -13,7 +28,7 @@ export const t = {
   plural,
   nav: {
     label: "Main", administration: "Administration", overview: "Overview", queues: "Queues", jobs: "Jobs", deadLetters: "Dead letters",
-    workflows: "Workflows", schedules: "Schedules", workers: "Workers", webhooks: "Webhooks", tokens: "Tokens and audit", system: "System",
+    workflows: "Workflows", schedules: "Schedules", workers: "Workers", webhooks: "Webhooks", tokens: "Tokens and audit", system: "System", operations: "Operations",
     more: "More", phone: "Places",
   },
   foot: { store: "Store", disk: "Disk", version: "Version", uptime: "Up for", embedded: "embedded", postgres: "PostgreSQL", memory: "memory", free: (amount: string) => `${amount} free` },
@@ -37,7 +52,7 @@ export const t = {
   time: { now: "now", never: "never", none: "–", utc: "times in UTC" },
   common: {
     copy: "Copy", copied: "Copied", copyFailed: "The browser refused the clipboard", close: "Close", cancel: "Keep it as it is", save: "Save", retry: "Try now",
-    older: "Older", newest: "Newest", all: "All", any: "any", none: "none", yes: "yes", no: "no", loading: "Loading", open: "Open", clear: "Clear", undo: "Undo", more: "More",
+    older: "Older", newest: "Newest", first: "First", next: "Next", all: "All", any: "any", none: "none", yes: "yes", no: "no", loading: "Loading", open: "Open", clear: "Clear", undo: "Undo", more: "More",
     name: "Name", queue: "Queue", type: "Type", state: "State", delete: "Delete…", edit: "Edit", required: "required",
   },
   failure: {
@@ -71,24 +86,22 @@ export const t = {
     kept: "kept until you act", noDead: "none", inQueue: (queue: string) => `in ${queue}`, noneWaits: "nothing waits",
     throughput: "Throughput", jobsPerSecond: "jobs/s", depth: "Depth", waitingUnit: "waiting", failedShare: "Failed attempts", shareUnit: "share of all", wait: "Wait before start",
     oldestChart: "Oldest ready job", oldestUnit: "age", completedL: "completed", submittedL: "submitted", failedL: "failed", allQueues: "all queues", oldestL: "oldest", nMore: (n: number) => `${n} more`,
-    sinceOpen: "Since this page was opened", sinceOpenText: "This server keeps no series; the charts show what this page has read.", collecting: "Collecting: the first points appear in a few seconds",
-    attention: "Needs attention", nothing: "Nothing needs attention", checked: "Checked: paused queues, types without a worker, dead letters, the store.", checkedServer: "The server checks this list.",
-    pageSource: "From queues, jobs and the store; this server has no attention list.", queues: "Queues", allOfQueues: "All queues", range: "Time range", since: (age: string) => `Since ${age} ago`,
+    inRange: (name: string) => `in ${name}`, steady: (name: string) => `steady in ${name}`, target: (value: string) => `target ${value}`, noStart: "nothing has started", beforeStart: "before the start", series: "Series",
+    attention: "Needs attention", nothing: "Nothing needs attention", checked: "Checked: workers, wait targets, pauses, dead letters, failures, schedules, webhooks, disk, nodes.",
+    acted: (label: string) => `Done: ${label}`, fewer: "Show fewer", queues: "Queues", allOfQueues: "All queues", range: "Time range",
     severity: { error: "Critical", warning: "Warning", info: "Note" } as Record<string, string>,
   },
   attention: {
-    no_worker: { title: "No worker takes", cause: (queue: string, last: string | null) => `in ${queue}; ${last ? `last claim of any type ${last}` : "no claim seen yet"}`, act: "See jobs" },
-    paused_with_work: { title: "is paused", cause: (waiting: number) => `${waits(waiting)} ready`, act: "Resume queue" },
-    dead_letters: { title: "has dead letters", cause: (amount: number) => `${jobs(amount)} kept until you act`, act: "Open" },
-    store_refuses: { title: "The store refuses new jobs", act: "Open system" },
-    dead_letters_growing: { title: "Dead letters grow", act: "Open groups" },
-    oldest_over_target: { title: "oldest job over its target", act: "See jobs" },
-    schedule_missed: { title: "Schedule missed a tick:", act: "Open schedule" },
-    disk_low: { title: "The disk is almost full", act: "Open system" },
-    node_behind: { title: "A node is behind", act: "Open system" },
-    error_burst: { title: "many attempts fail", act: "See jobs" },
-    webhook_failing: { title: "Webhook fails:", act: "Open webhook" },
-    other: "See more",
+    noWorker: "No worker takes", noWorkerCause: (ready: number | null, queue: string, last: string | null) => `${typeof ready === "number" ? `${count(ready)} ready` : "jobs are ready"} in ${queue}; ${last ? `last claim ${last}` : "no claim seen"}`,
+    overTarget: ": oldest job over its target", overTargetCause: (age: string, target: string, ready: number) => `waits ${age}, target ${target}; ${count(ready)} ready`,
+    deadGrow: "Dead letters grow in", deadGrowCause: (growth: number, window: string, total: number) => `${count(growth)} more in ${window}, ${count(total)} in all`,
+    paused: "is paused", pausedCause: (waiting: number, since: string | null) => `${waits(waiting)} ready${since ? `, oldest ${since.replace(" ago", "")}` : ""}`,
+    schedule: "Schedule", missed: "missed a tick", missedCause: (outcome: string, due: string | null) => `${outcome}${due ? `, due ${due}` : ""}`,
+    diskFull: "The store refuses new jobs", diskLow: "The disk is almost full", diskCause: (free: string, reserve: string) => `${free} free, ${reserve} are kept in reserve`,
+    node: "Node", behind: (by: string) => `is ${by} behind`, clockCause: "its clock differs from that of the store", commitsCause: "its commits wait",
+    burst: (share: string) => `: ${share} % of attempts fail`, burstCause: (failed: number, window: string) => `${plural(failed, "attempt")} failed in ${window}`,
+    webhook: "Webhook", fails: "fails", isDisabled: "is disabled", webhookCause: (amount: number) => `${plural(amount, "message")} undelivered`,
+    seeJobs: "See jobs", openGroups: "Open groups", openQueue: "Open queue", openSchedule: "Open schedule", openSystem: "Open system", openWebhook: "Open webhook", other: "See more",
   },
   queues: {
     title: "Queues", waiting: "Waiting", running: "Running", retrying: "Retrying", failed: "Failed", dead: "Dead", oldest: "Oldest", target: "Target", completedRate: "Completed/s", failedRate: "Failed share",
@@ -97,20 +110,20 @@ export const t = {
     deleteTitle: (name: string) => `Delete queue ${name}?`, deleteText: "Ended jobs stay readable until their retention ends.", deleteForce: (amount: number) => `${jobs(amount)} that have not ended are cancelled first.`,
     deleteAct: "Delete queue", deleted: (name: string) => `Queue ${name} deleted`, pausedDone: (name: string) => `Queue ${name} paused`, resumedDone: (name: string) => `Queue ${name} resumed`,
     saved: (name: string) => `Queue ${name} saved`, edit: "Edit settings", profileHint: "A new profile drops all overrides that are not repeated.", overrides: "Settings of this queue",
-    overridesHint: "Resolved values: the profile with the overrides of this queue. Change a value to override it.", changed: (amount: number) => plural(amount, "change"), locked: "locked by the profile", reset: "Undo changes",
-    replaces: "Saving replaces all earlier overrides: every value that differs from the profile is sent.", since: "since this page was opened", noWorkers: "none",
+    overridesHint: (n: number) => (n ? `${plural(n, "setting")} of this queue; the rest comes from the profile.` : "All values come from the profile."), changed: (amount: number) => plural(amount, "change"), locked: "locked by the profile", reset: "Undo changes",
+    useProfile: "use the profile's", ofProfile: "from the profile", noWorkers: "none",
     refused: "The server refused this value", jobsKeep: "Jobs that exist keep the settings that they were created with.", notFound: "There is no such queue",
   },
   jobsPage: {
-    title: "Jobs", submit: "Submit a job", all: "All", filterLabel: "Filter", filterHint: "Add a filter: queue:mail  type:email.send  tag:tenant:acme  error:code, or a job id", save: "Save view", views: "Saved views",
+    title: "Jobs", submit: "Submit a job", all: "All", filterLabel: "Filter", filterShort: "Add a filter", filterHint: "Add a filter: queue:mail  type:email.send  tag:tenant:acme  error:code, or a job id", save: "Save view", views: "Saved views",
     noViews: "No saved view yet. Set a filter, then save it.", viewName: "Name of the view", saved: (name: string) => `View ${name} saved`, columns: "Columns", select: "Select", selectAll: "Select all listed jobs", created: "Created",
     job: "Job", priority: "Priority", attempt: "Attempt", ran: "Ran for", tags: "Tags", error: "Error", reason: "Error or next step", of: (a: number, b: number) => `${a} of ${b}`, nextAt: "next attempt", waitsFor: (n: number) => `waits for ${jobs(n)}`,
-    emptyTitle: "No job matches", emptyFilter: (name: string) => `Drop the filter ${name} to see more.`, emptyNone: "No job yet", emptyNoneText: "Submit one from here, from code or from the command line.", newRows: (n: number) => `${count(n)} new`,
+    emptyTitle: "No job matches", emptyFilter: (name: string) => `Drop the filter ${name} to see more.`, emptyNone: "No job yet", emptyNoneText: "Submit one from here, from code or from the command line.", newRows: (n: number) => `${count(n)} new: show ${n === 1 ? "it" : "them"}`,
     remove: (name: string) => `Remove the filter ${name}`, selected: (n: number) => `${jobs(n)} selected`, allListed: (n: number) => `All ${count(n)} listed jobs are selected.`, takeAll: "Select everything that matches", onlyThese: (n: number) => `Only these ${count(n)}`,
-    allMatch: "Everything that matches is selected, not only the jobs listed here.", dryRun: "Dry run", dryResult: (n: string, action: string) => `${n} can be ${action}`, dryMore: (n: number) => `${count(n)} or more`,
+    allMatch: (n: number | null, listed: number) => (n === null ? "Everything that matches is selected." : `All ${count(n)} jobs that match are selected, not only the ${count(listed)} listed here.`), allMatching: (n: number) => `All ${count(n)} matching`, counting: "Counting what matches", rate: "at", rateCol: "Rate", unpaced: "full speed", takes: (time: string) => `about ${time}`, undoFor: "undo for 5 min", dryRun: "Dry run", dryResult: (n: string, action: string) => `${n} can be ${action}`, oneByOne: "One by one, from this page", refusedOf: (n: number) => `${count(n)} refused`,
     past: { requeue: "requeued", cancel: "cancelled", delete: "deleted", run_now: "run now" } as Record<string, string>, verb: { requeue: "Requeue", cancel: "Cancel", delete: "Delete", run_now: "Run now" } as Record<string, string>,
     gerund: { requeue: "Requeueing", cancel: "Cancelling", delete: "Deleting", run_now: "Releasing" } as Record<string, string>,
-    cannotAll: "Bulk calls know queue, state, type, tag and error; drop the other filters to act on everything.", fromPage: "Runs from this page: keep it open.", onServer: "Runs on the server; you may close this page.",
+    cannotAll: "Operations know queue, state, type, tag and error; drop the other filters to act on everything.", onServer: "It runs on the server: you may close this page.",
     confirmTitle: (verb: string, n: string) => `${verb} ${n}?`, confirm: { requeue: "They run again with their counters at zero.", cancel: "They end as cancelled. Workers of running jobs get it with their next heartbeat.", delete: "Their records are gone for good." } as Record<string, string>,
     keep: "Keep them", typed: (n: string) => `Type ${n} to confirm`, progress: (done: string, total: string) => `${done} of ${total}`, stop: "Stop", stopped: (n: number, past: string) => `Stopped: ${jobs(n)} ${past}`,
     done: (n: number, past: string) => `${jobs(n)} ${past}`, refused: (n: number) => `, ${count(n)} refused`, keys: "move, select, open", countsOf: (queue: string) => `counts of the queue ${queue}`, short: "Fewer rows than usual: the server looked through a part.",
@@ -119,14 +132,14 @@ export const t = {
   job: {
     why: "Why it is not running", whyRunning: "What it is doing", whyEnded: "How it ended", timeline: "Timeline", attempts: "Attempts", noAttempts: "Not started yet.", history: "Transitions", payload: "Payload", result: "Result", error: "Error",
     policy: "Policy", progress: "Progress", checkpoint: "Checkpoint", deliveries: "Deliveries", id: "Job id", nextAttempt: "Next attempt", started: "Started", ended: "Ended", created: "Created", dueAt: "Due", readySince: "Ready since", workflow: "Workflow",
-    queue: "Queue", priority: "Priority", effective: (name: string) => `raised to ${name}`, attempt: "Attempt", tags: "Tags", more: "More about this job", of: (n: number, limit: number) => `${n} of ${limit}`, counts: "counted by", key: "Idempotency key", external: "External id",
+    queue: "Queue", priority: "Priority", effective: (name: string) => `raised to ${name}`, attempt: "Attempt", then: "Then waits", tags: "Tags", more: "More about this job", of: (n: number, limit: number) => `${n} of ${limit}`, counts: "counted by", key: "Idempotency key", external: "External id",
     correlation: "Correlation id", callback: "Callback", parent: "Parent", seq: "Sequence", requeuedFrom: "Clone of", requeuedAs: "Runs again as", schedule: "Schedule", after: "After", afterAny: "After any of", lease: "Lease until", worker: "Worker", updated: "State since", lanes: { state: "State", attempts: "Attempts", operator: "Events", deliveries: "Deliveries" },
-    all: "All", sinceRequeue: "Since requeue", outcome: "Outcome", ran: "Ran for", endedAt: "Ended", running: "running", delay: (d: string) => `then a wait of ${d}`,
+    all: "All", sinceRequeue: "Since requeue", outcome: "Outcome", ran: "Ran for", endedAt: "Ended", running: "running",
     noResult: "No result: the job has not completed with one.", noError: "No failure recorded.", noProgress: "No progress note.", noCheckpoint: "No checkpoint.", bytes: (n: string) => n, exact: "Shown exactly: more digits than a double keeps", binary: "Binary payload", hex: "Hex", text: "Text", tree: "Formatted", raw: "As sent", download: "Download",
     tooLarge: (size: string) => `${size}: shown in part; copy or download gives all of it.`, digits: "numbers keep all their digits",
     actions: { submit: "Submit", cancel: "Cancel…", force_cancel: "Cancel by force…", run_now: "Run now", requeue: "Requeue", dead_letter: "Dead letter…", delete: "Delete…", edit: "Edit" } as Record<string, string>,
     done: { submit: "Submitted", cancel: "Cancelled", force_cancel: "Cancelled", run_now: "Ready now", requeue: "Requeued", dead_letter: "Moved to the dead letters", delete: "Deleted", edit: "Saved" } as Record<string, string>,
-    cancelAsked: "The worker gets it with its next heartbeat", duplicate: "Duplicate…", curl: "Copy as curl", cli: "Copy as command", more2: "More actions", clone: (id: string) => `Requeued as ${id}`,
+    cancelAsked: "The worker gets it with its next heartbeat", duplicate: "Duplicate…", editRequeue: "Edit and requeue…", curl: "Copy as curl", cli: "Copy as command", more2: "More actions", clone: (id: string) => `Requeued as ${id}`,
     ask: {
       cancel: ["Cancel this job?", "It ends as cancelled. Jobs that wait for it end too.", "Cancel job"], force_cancel: ["Cancel this job by force?", "It ends at once and its lease is revoked; the worker may still be at work.", "Cancel by force"],
       dead_letter: ["Move this job to the dead letters?", "It ends at once and is kept until you act.", "Move to dead letters"], delete: ["Delete this job?", "Its record, payload and history are gone for good.", "Delete job"],
@@ -137,26 +150,24 @@ export const t = {
       run_now: "run now", cancel: "cancelled", dead_letter: "moved to the dead letters", lifetime: "lifetime ended", exhausted: "retries used up", dependency_failed: "a dependency failed", resource_exhausted: "queue full", queue_deleted: "queue deleted", requeue: "requeued", revive: "revived",
     } as Record<string, string>,
   },
-  why: {
-    runnable: "The next claim can get it.", queue_paused: (queue: string) => ["The queue is paused.", `Claims get nothing from ${queue} until it is resumed.`], held: ["It is held.", "It stays pending until it is submitted."],
-    waiting_on: (n: number) => [`It waits for ${jobs(n)}.`, "It runs when they have ended."], after: "must complete", after_any: "one of these must end", delayed_until: "It is delayed.", backoff_until: (n: number) => `${plural(n, "attempt")} failed, so it waits for the next one.`,
-    startsAt: "It becomes ready", lifetime: "Its lifetime ends before it can start.", endsAt: "It ends", behind: (n: number) => `${jobs(n)} ${n === 1 ? "is" : "are"} ahead of it`, behindText: "in the same queue.", no_worker: "No worker takes it now.",
-    last: (age: string) => `The last claim from this queue was ${age}.`, never: "This server has seen no claim from this queue.", types: "Types without a worker:", concurrency: (n: number) => `A limit of ${plural(n, "job")} at a time is reached.`, rate: (n: number) => `A rate limit of ${count(n)} is reached.`,
-    running: "It is running", on: "on", lease: "Its lease ends", without: "without a heartbeat.", resume: "Resume queue", workers: "Workers", ended: { completed: "It completed.", failed: "It failed for good.", dead_letter: "It failed for good and is kept for you.", cancelled: "It was cancelled." } as Record<string, string>,
-    requeuedAs: "It runs again as", startCommand: "Start one:", see: "See them", nothing: "The server names no reason.",
-  },
+  why: { noWorker: "No worker takes it now.", resume: "Resume queue", workers: "Workers", see: "See them", startCommand: "Start one:", lease: "lease ends" },
   submit: {
-    title: "Submit a job", duplicate: "Duplicate the job", queue: "Queue", type: "Type", payload: "Payload (JSON)", payloadHint: "Sent byte for byte as you typed it.", priority: "Priority", when: "When", now: "at once", delay: "after a delay", at: "at a time", delayHint: "Such as 10m or 1h30m", atHint: "Such as 2026-11-18T18:00:00Z",
+    title: "Submit a job", duplicate: "Duplicate the job", replace: "Edit and requeue the job", deleteOld: "Delete the job that this one replaces", policy: "Policy (JSON)", policyHint: "Fields that differ from the queue's settings", queue: "Queue", type: "Type", payload: "Payload (JSON)", payloadHint: "Sent byte for byte as you typed it.", priority: "Priority", when: "When", now: "at once", delay: "after a delay", at: "at a time", delayHint: "Such as 10m or 1h30m", atHint: "Such as 2026-11-18T18:00:00Z",
     tags: "Tags", tagsHint: "tenant=acme, batch-7", key: "Idempotency key", correlation: "Correlation id", callback: "Callback URL", limit: "Retry limit", hold: "Hold it until it is submitted", more: "More fields", act: "Submit job", done: (id: string) => `Submitted ${id}`, same: "The key is known: this is the existing job", notJson: (text: string) => `Not JSON: ${text}`, binary: "Binary payload of the original job, sent unchanged", curl: "Copy as curl", cli: "Copy as command",
   },
   edit: { title: "Edit the job", act: "Save changes", note: "The payload never changes; duplicate the job to run it with another one.", unchanged: "Nothing was changed" },
   dead: {
     title: "Dead letters", summary: (n: number, groups: number) => `${jobs(n)} in ${plural(groups, "group")}`, groups: "Groups", same: "same code and same message, with the varying parts taken out", jobsCol: "Jobs", error: "Error", last: "Last seen", first: (age: string) => `first ${age}`,
-    lastHour: (n: number) => `+${count(n)} in the last hour`, partial: (n: number) => `Groups of the newest ${count(n)} dead letters, made by this page: this server does not count groups.`, complete: "Made by this page from all dead letters: this server does not count groups.", empty: "No dead letters", emptyText: "Jobs that use up their retries are kept here until you act. Nothing to do.", list: "List the jobs", one: "One of them", openJob: "Open job", category: "Category", permanent: "so it was not retried", canary: "Requeue with a canary", canaryText: "Run a few of them first. The rest follows when they have completed.", sample: "Sample", canaryStep: "Canary", rest: "The rest", sampleText: (k: number, n: number) => `${k} of ${count(n)}`, canaryDone: (k: number, n: number) => `${k} of ${n} completed`, restText: (n: number) => `${count(n)} wait`, start: (k: number) => `Requeue ${k} as a canary`, requeueAll: (n: string) => `Requeue all ${n}`, requeueRest: (n: number) => `Requeue the other ${count(n)}`, after: (n: number) => `Requeue ${count(n)} after it`, stop: "Stop and keep the rest", canaryFailed: (k: number) => `${plural(k, "canary job")} failed again: the cause is not fixed.`, canaryGood: "The canary completed. The rest can follow.", delete: "Delete all…", startedAgo: (age: string) => `started ${age}`, allQueues: "All queues", requeuedBefore: "Requeued before", noCode: "no code", needsWorker: "waits for a worker", approximate: "about", waiting: "The server waits for you.",
+    lastHour: (n: number) => `+${count(n)}`, lastHourCol: "Last hour", kept: "Dead letters", lastRange: (name: string) => `last ${name}`, what: "Groups of dead letters", gone: "deleted", emptied: "no dead letter left", times: (n: number) => plural(n, "time"), anyway: (n: number) => `Requeue ${count(n)} anyway`, restAt: (n: number, rate: number) => `${count(n)} at ${count(rate)} /s`, empty: "No dead letters", emptyText: "Jobs that use up their retries are kept here until you act. Nothing to do.", list: "List the jobs", one: "One of them", openJob: "Open job", category: "Category", permanent: "so it was not retried", canary: "Requeue with a canary", canaryText: "Run a few of them first. The rest follows when they have completed.", sample: "Sample", canaryStep: "Canary", rest: "The rest", sampleText: (k: number, n: number) => `${k} of ${count(n)}`, canaryDone: (k: number, n: number) => `${k} of ${n} completed`, restText: (n: number) => `${count(n)} wait`, start: (k: number) => `Requeue ${k} as a canary`, requeueAll: (n: string) => `Requeue all ${n}`, requeueRest: (n: number) => `Requeue the other ${count(n)}`, after: (n: number) => `Requeue ${count(n)} after it`, stop: "Stop and keep the rest", canaryFailed: (k: number) => `${plural(k, "canary job")} failed again: the cause is not fixed.`, canaryGood: "The canary completed. The rest can follow.", delete: "Delete all…", startedAgo: (age: string) => `started ${age}`, allQueues: "All queues", requeuedBefore: "Requeued before", noCode: "no code", needsWorker: "waits for a worker", approximate: "counted in part", waiting: "The server waits for you.",
+  },
+  operations: {
+    title: "Operations", what: "Operation", jobs: "Jobs", refused: "Refused", started: "Started", empty: "No operation yet", emptyText: "Select everything that matches on the page of jobs, or a group of dead letters.", group: "a group of dead letters",
+    state: { running: "running", waiting: "waits for you", stopped: "stopped", done: "done" } as Record<string, string>, undo: (state: string) => (state === "running" ? "being undone" : "undone"), undone: (n: number, kept: number) => `${count(n)} put back${kept ? `, ${count(kept)} kept` : ""}`,
+    goOn: "Continue", left: (time: string) => `${time} left`, undoing: "They are put back where they were",
   },
   workflows: {
     title: "Workflows", name: "Workflow", progress: "Progress", members: "Jobs", created: "Created", empty: "No workflow yet", emptyText: "Jobs that are submitted together, with their order, are a workflow.", state: { running: "Running", completed: "Completed", failed: "Failed", cancelled: "Cancelled" } as Record<string, string>, open: "open",
-    failedPath: "Failed path", follow: "Follow running", fold: "Fold groups", fit: "Fit", zoomIn: "Zoom in", zoomOut: "Zoom out", started: (age: string) => `started ${age}`, cancel: "Cancel…", cancelTitle: "Cancel this workflow?", cancelText: (n: number) => `${jobs(n)} that have not ended end as cancelled.`, cancelAct: "Cancel workflow", retry: (n: number) => `Retry what failed (${count(n)})`, retried: "What failed runs again", cancelled: "The workflow is being cancelled", pick: "Select a job to see it here.", byDependency: "by dependency", waits: (n: number) => `waits for ${count(n)}`, openJob: "Open job", endedHere: "What it ended", endedText: (n: number) => `${jobs(n)} ended by dependency.`, path: "Failed path", group: (n: number) => `${count(n)} jobs`, groupDone: (a: number, b: number) => `${count(a)} of ${count(b)}`, list: "List them", partial: (n: number, total: number) => `The first ${count(n)} of ${count(total)} jobs`, graph: "Graph of the jobs", layout: "The graph is being laid out", unnamed: "unnamed", close: "Close", closed: "No more jobs can be added",
+    failedPath: "Failed path", follow: "Follow running", fold: "Fold groups", fit: "Fit", zoomIn: "Zoom in", zoomOut: "Zoom out", started: (age: string) => `started ${age}`, cancel: "Cancel…", cancelTitle: "Cancel this workflow?", cancelText: (n: number) => `${jobs(n)} that have not ended end as cancelled.`, cancelAct: "Cancel workflow", retry: (n: number) => `Retry what failed (${count(n)})`, retried: "What failed runs again", cancelled: "The workflow is being cancelled", pick: "Select a job to see it here.", byDependency: "by dependency", waits: (n: number) => `waits for ${count(n)}`, openJob: "Open job", endedHere: "What it ended", endedText: (n: number) => `${jobs(n)} ended by dependency.`, nextStep: "Next step", nextText: (n: number) => `Retry runs this job again${n ? ` and revives the ${count(n)} that ended with it` : ""}. Nothing that has completed runs twice.`, retryThese: (n: number) => (n === 1 ? "Retry it" : `Retry these ${count(n)}`), runsFor: (time: string) => `for ${time}`, path: "Failed path", group: (n: number) => `${count(n)} jobs`, groupDone: (a: number, b: number) => `${count(a)} of ${count(b)}`, list: "List them", partial: (n: number, total: number) => `The first ${count(n)} of ${count(total)} jobs`, graph: "Graph of the jobs", layout: "The graph is being laid out", unnamed: "unnamed", close: "Close", closed: "No more jobs can be added",
   },
   schedules: {
     title: "Schedules", name: "Schedule", when: "When", zone: "Zone", next: "Next", last: "Last ticks", paused: "paused", pause: "Pause", resume: "Resume", trigger: "Run now", triggered: "Submitted", empty: "No schedule yet", emptyText: "A schedule submits a job by a cron expression or every few minutes.", what: "Schedules", create: "New schedule", every: (d: string) => `every ${d}`, nextTen: "Next ten", local: "Your time", inZone: "Schedule's time", ticks: "Ticks", due: "Due", fired: "Fired", outcome: "Outcome", job: "Job", detail: "Detail", note: "Note (optional)", pauseTitle: (n: string) => `Pause ${n}?`, pauseText: "Ticks that fall due while it is paused are dropped, not missed.", pauseAct: "Pause schedule", edit: "Edit", save: "Save schedule", cron: "Cron expression", everyField: "or every", misfire: "Missed ticks", overlap: "Overlap", jitter: "Jitter", payload: "Payload (JSON)", deleteTitle: (n: string) => `Delete schedule ${n}?`, deleteText: "Jobs that it submitted stay.", deleteAct: "Delete schedule", selected: (n: number) => `${plural(n, "schedule")} selected`, pauseAll: (n: number) => `Pause ${n}`, resumeAll: (n: number) => `Resume ${n}`, outcomes: { fired: "fired", skipped_overlap: "skipped, still running", skipped_misfire: "skipped, missed", refused: "refused" } as Record<string, string>, noTicks: "No tick yet.", saved: (n: string) => `Schedule ${n} saved`, notFound: "There is no such schedule",

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
 import { startBrowser, startProxy, startServer, type Running } from "./support";
 
-export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean }) => Promise<Page>; failures: string[]; stop: () => Promise<void> }
+export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean; scale?: number }) => Promise<Page>; failures: string[]; stop: () => Promise<void> }
 
 /** Starts everything. Dialogs, errors of pages and refused content are collected in `failures`. */
 export async function start(...options: string[]): Promise<Harness> {
@@ -13,8 +13,8 @@ export async function start(...options: string[]): Promise<Harness> {
   const proxy = await startProxy(server.url);
   const browser = await startBrowser();
   const failures: string[] = [];
-  const open = async (path: string, { width = 1440, dark = false } = {}) => {
-    const page = await browser.newPage({ viewport: { width, height: width < 500 ? 844 : 900 }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+  const open = async (path: string, { width = 1440, dark = false, scale = 1 } = {}) => {
+    const page = await browser.newPage({ viewport: { width, height: width < 500 ? 844 : 900 }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce", deviceScaleFactor: scale });
     page.on("pageerror", (error) => failures.push(`error: ${error.message}`));
     page.on("dialog", (dialog) => (failures.push(`dialog: ${dialog.message()}`), void dialog.dismiss()));
     page.on("console", (message) => /Content Security Policy|Refused to/.test(message.text()) && failures.push(message.text()));

@@ -1,137 +1,149 @@
 // Takes the pictures of docs/dashboard.md, light and dark, from real servers with real jobs.
 
-import { mkdirSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { test } from "vitest";
 import { start, type Harness } from "./harness";
+import { load, pause, prepare } from "./load";
 import type { Api } from "./support";
 
 const folder = new URL("../../docs/images/", import.meta.url).pathname;
 mkdirSync(folder, { recursive: true });
 
-async function shoot(h: Harness, name: string, path: string, ready: (page: Page) => Promise<unknown>, themes = ["light", "dark"], width = 1440): Promise<void> {
+/** Seconds of load before the first picture: the charts of five minutes are full. */
+const LOAD_SECONDS = Number(process.env.LOAD_SECONDS ?? 310);
+
+interface Shot { path: string; ready: (page: Page) => Promise<unknown>; themes?: string[]; width?: number }
+
+async function shoot(h: Harness, name: string, { path, ready, themes = ["light", "dark"], width = 1440 }: Shot): Promise<void> {
   for (const theme of themes) {
-    const page = await h.open(path, { width, dark: theme === "dark" });
+    const page = await h.open(path, { width, dark: theme === "dark", scale: width < 500 ? 2 : 1 });
     await ready(page);
-    // A table of many rows is a large picture: its lower part is left out.
-    if (name === "jobs") await page.setViewportSize({ width, height: 720 });
+    await page.locator(".skel").waitFor({ state: "detached" });
     await page.screenshot({ path: join(folder, `${name}-${theme}${width < 500 ? "-390" : ""}.png`) });
     await page.close();
   }
 }
 
-const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-const pick = <T>(list: T[]): T => list[Math.floor(Math.random() * list.length)]!;
-const TENANTS = ["lantern", "blue-heron", "northpier", "saltmarsh", "tidewater"];
-const KINDS: [queue: string, type: string, share: number][] = [["mail", "email.send", 5], ["mail", "email.receipt", 3], ["images", "image.resize", 4], ["images", "image.transcode", 0.4], ["search-index", "index.push", 6], ["invoices", "invoice.charge", 2], ["reports", "report.build", 1]];
-const FAILURES: [string, string][] = [["smtp_421", "4.7.0 too many messages, slow down"], ["db_timeout", "statement timeout after 60000 ms"], ["upstream_5xx", "rates.internal answered 503"]];
+/** Waits until the stream has brought an event, so that its delay is shown. */
+const live = (page: Page) => page.locator(".live[data-mode=stream] .lag, .live[data-mode=busy]").first().waitFor({ state: "attached" });
 
-/** Submits and works for some seconds, so that the charts have something to show. */
-async function load(api: Api, seconds: number): Promise<void> {
-  await api.put("v1/queues/mail", { settings: { retry: { limit: 2, backoff: { base: "20s" } } } });
-  await api.post("v1/queues/invoices/pause").catch(() => api.put("v1/queues/invoices", {}).then(() => api.post("v1/queues/invoices/pause")));
-  await api.submit("images", Array.from({ length: 40 }, () => ({ type: "image.transcode", payload: {} })));
-  const end = Date.now() + seconds * 1000;
-  const submitter = (async () => {
-    for (let round = 0; Date.now() < end; round += 1) {
-      for (const [queue, type, share] of KINDS) {
-        const amount = Math.round(share * (2 + Math.random() * 2 + (round % 20 > 12 ? 2 : 0)));
-        await api.submit(queue, Array.from({ length: amount }, () => ({ type, payload: { n: round }, priority: pick(["normal", "normal", "high", "low"]), tags: { tenant: pick(TENANTS) } })));
-      }
-      await pause(160);
-    }
-  })();
-  const worker = async (queue: string, name: string, types: string[], speed: number) => {
-    while (Date.now() < end) {
-      const { jobs } = await api.post("v1/claims", { queues: [queue], worker: name, limit: speed, types, wait: "200ms" });
-      await pause(90 + Math.random() * 60);
-      const settlements = jobs.map((job: { id: string; lease: { token: string } }) => {
-        const isBad = Math.random() < (queue === "mail" && end - Date.now() < (seconds * 1000) / 3 ? 0.2 : 0.01);
-        const [code, message] = queue === "mail" ? FAILURES[0]! : pick(FAILURES);
-        return isBad ? { id: job.id, lease: job.lease.token, outcome: "fail", error: { category: "temporary", code, message } } : { id: job.id, lease: job.lease.token, outcome: "complete", result: { ok: true } };
-      });
-      if (settlements.length) await api.post("v1/settlements", { settlements });
-    }
-  };
-  await Promise.all([submitter, worker("mail", "mailer-1", ["email.send", "email.receipt"], 8), worker("mail", "mailer-2", ["email.send", "email.receipt"], 8), worker("images", "resizer-1", ["image.resize"], 5), worker("search-index", "indexer-1", ["index.push"], 12), worker("reports", "reportd-1", ["report.build"], 3)]);
+/** Starts a canary of a group, and ends three of its five jobs. One runs, one waits. */
+async function runCanary(api: Api, code: string): Promise<string> {
+  const { groups } = await api.get("v1/dead-letters/groups?queue=payments");
+  const group = groups.find((item: { code: string }) => item.code === code);
+  await api.post("v1/operations", { action: "requeue", filter: { group: group.id }, rate: 20, canary: 5 });
+  await pause(1_000);
+  const jobs = await api.claim("payments", "charge-api-2", 4);
+  await pause(700);
+  for (const job of jobs.slice(0, 3)) await api.complete(job);
+  return group.id;
 }
 
 test("pictures under load", async () => {
-  const h = await start();
+  const data = mkdtempSync(join(tmpdir(), "longshore-pictures-"));
+  const h = await start("--data", join(data, "store"));
   const { api } = h.server;
-  await api.put("v1/queues/payments", { settings: { retry: { on_permanent: "dead_letter" } } });
-  await api.submit("payments", Array.from({ length: 60 }, (_, index) => ({ type: index % 3 ? "payment.charge" : "payment.refund", payload: {}, tags: { tenant: pick(TENANTS) } })));
-  const claimed = await api.claim("payments", "charge-api-1", 60);
-  for (const [index, job] of claimed.entries()) {
-    if (index % 10 < 5) await api.fail(job, "card_declined", `card tok_${8000 + index} declined: "insufficient funds"`, "permanent");
-    else if (index % 10 < 8) await api.fail(job, "template_missing", `template "invoice-ready" not found for locale "pt-BR"`, "permanent");
-    else await api.fail(job, "payload_invalid", `field "path" must be a string`, "permanent");
-  }
-  const light = await h.open("overview");
-  const dark = await h.open("overview", { dark: true });
-  const phone = await h.open("overview", { width: 390, dark: true });
-  const narrow = await h.open("overview", { width: 390 });
-  const work = load(api, 44);
-  await pause(42_000);
-  for (const [page, name] of [[light, "overview-light"], [dark, "overview-dark"], [phone, "overview-dark-390"], [narrow, "overview-light-390"]] as const) await page.screenshot({ path: join(folder, `${name}.png`) });
+  await prepare(api);
+  let isOver = false;
+  const work = load(api, LOAD_SECONDS * 550, () => isOver);
+  await pause(LOAD_SECONDS * 1_000);
+  const overview = async (page: Page) => {
+    await page.locator(".attn li").first().waitFor();
+    await page.locator(".queues-table tbody tr").nth(4).waitFor();
+    await live(page);
+    await pause(1_200);
+  };
+  const range = "overview?range=5m";
+  await shoot(h, "overview", { path: range, ready: overview });
+  await shoot(h, "overview", { path: range, ready: overview, width: 390 });
+  await shoot(h, "jobs", {
+    path: "jobs?queue=payments&state=dead_letter&error_code=card_declined",
+    ready: async (page) => {
+      await page.locator("tbody tr").nth(20).waitFor();
+      await page.locator("main").focus();
+      for (const key of ["j", "j", "j"]) await page.keyboard.press(key);
+      await page.getByLabel("Select all listed jobs").check();
+      await page.getByRole("button", { name: "Select everything that matches" }).click();
+      await page.getByText(/can be requeued/).waitFor();
+      await live(page);
+    },
+  });
+  await shoot(h, "queues", { path: "queues", themes: ["light"], ready: (page) => page.locator("tbody tr").nth(5).waitFor().then(() => pause(1_500)) });
+  await shoot(h, "workers", { path: "workers", themes: ["light"], ready: (page) => page.locator("tbody tr").nth(8).waitFor() });
+  await shoot(h, "palette", {
+    path: range, themes: ["dark"],
+    ready: async (page) => {
+      await overview(page);
+      await page.keyboard.press("/");
+      await page.getByRole("combobox", { name: "Search and commands" }).fill("invoices");
+      await page.getByRole("option").nth(2).waitFor();
+    },
+  });
+  const group = await runCanary(api, "template_missing");
+  await shoot(h, "dead-letters", {
+    path: `dead-letters?group=${group}`,
+    ready: async (page) => {
+      await page.locator(".groups li").nth(5).waitFor();
+      await page.locator(".canary li").nth(4).waitFor();
+      await page.locator(".dl-one").waitFor();
+      await live(page);
+      await pause(500);
+    },
+  });
+  isOver = true;
   await work;
-  await shoot(h, "jobs", "jobs?queue=mail&state=retrying", async (page) => {
-    await page.locator("tbody tr").nth(20).waitFor();
-    await page.getByLabel("Select all listed jobs").check();
-    await page.getByText(/can be cancelled/).waitFor();
-    const all = page.getByRole("button", { name: "Select everything that matches" });
-    if (await all.isVisible()) await all.click();
-    await page.getByText(/can be cancelled/).waitFor();
-  });
-  await shoot(h, "dead-letters", "dead-letters?queue=payments", async (page) => {
-    await page.locator(".groups li").nth(2).waitFor();
-    await page.locator(".dl-one").waitFor();
-  });
-  await shoot(h, "queues", "queues", (page) => page.locator("tbody tr").nth(5).waitFor(), ["light"]);
-  await shoot(h, "workers", "workers", (page) => page.locator("tbody tr").nth(3).waitFor(), ["light"]);
-  await shoot(h, "palette", "queues", async (page) => {
-    await page.locator("tbody tr").nth(3).waitFor();
-    await page.keyboard.press("/");
-    await page.getByRole("combobox").fill("invoices");
-    await page.getByRole("option").nth(2).waitFor();
-  }, ["dark"]);
   await h.stop();
-});
+  rmSync(data, { recursive: true, force: true });
+}, 900_000);
 
 test("a job with retries", async () => {
-  const h = await start("--virtual-clock");
+  // The receiver of the callback fails at first: its message is delivered at the second attempt.
+  let calls = 0;
+  const receiver = createServer((_, answer) => answer.writeHead((calls += 1) === 1 ? 503 : 204).end());
+  await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
+  const data = mkdtempSync(join(tmpdir(), "longshore-pictures-"));
+  const h = await start("--data", join(data, "store"), "--webhook-allow", "127.0.0.0/8");
   const { api } = h.server;
-  await api.put("v1/queues/reports", { settings: { lease: "1m", retry: { limit: 3, on_exhausted: "dead_letter", backoff: { kind: "exponential", base: "2m", multiplier: 2 }, jitter: { kind: "none" } } } });
-  const { id } = await api.submit("reports", '{"type":"report.build","payload":{"report":"ledger-summary","period":{"from":"2026-10-01","to":"2026-10-31"},"account":9007199254740993,"recipients":["ann@example.com","ops@example.com"]},"tags":{"tenant":"blue-heron","period":"2026-10"},"priority":"high","correlation_id":"month-end-2026-10"}');
-  const run = async (worker: string, minutes: number, code: string, message: string) => {
-    const [job] = await api.claim("reports", worker);
-    for (let minute = 0; minute < minutes; minute += 1) {
-      await api.advance("40s");
+  await api.put("v1/queues/reports", { settings: { lease: "1m", retry: { limit: 3, on_exhausted: "dead_letter", backoff: { kind: "constant", base: "18s" }, jitter: { kind: "none" } } } });
+  const callback = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/ended`;
+  const report = `{"ref":"summary","queue":"reports","type":"report.build","payload":{"report":"ledger-summary","period":{"from":"2026-10-01","to":"2026-10-31"},"account":9007199254740993,"recipients":["ann@example.com","ops@example.com"]},"tags":{"tenant":"blue-heron","period":"2026-10"},"priority":"high","correlation_id":"month-end-2026-10","callback_url":"${callback}"}`;
+  const { jobs } = await api.post("v1/workflows", `{"name":"month-end close","jobs":[${report},{"ref":"notify","queue":"reports","type":"mail.notify","after":["#summary"]}]}`);
+  const id: string = jobs.summary;
+  const run = async (worker: string, seconds: number, code: string, message: string) => {
+    let job;
+    while (!job) [job] = (await api.post("v1/claims", { queues: ["reports"], worker, types: ["report.build"], wait: "20s" })).jobs;
+    for (let second = 0; second < seconds; second += 1) {
+      await pause(1_000);
       await api.post(`v1/jobs/${id}/heartbeat`, { lease: job.lease.token });
     }
-    await api.advance("20s");
     await api.fail(job, code, message);
   };
-  await api.advance("5s");
+  await pause(1_500);
   await run("reportd-2", 4, "db_timeout", "statement timeout after 60000 ms");
-  await api.advance("2m10s");
-  await run("reportd-7", 5, "db_timeout", "statement timeout after 60000 ms");
-  await api.advance("4m20s");
-  await run("reportd-2", 2, "db_timeout", "statement timeout after 60000 ms");
-  await api.advance("6m");
+  await run("reportd-7", 6, "db_timeout", "statement timeout after 60000 ms");
+  await run("reportd-2", 3, "db_timeout", "statement timeout after 60000 ms");
+  await pause(9_000);
   await api.post(`v1/jobs/${id}/requeue`);
-  await api.advance("10s");
-  await run("reportd-5", 7, "upstream_5xx", "rates.internal answered 503 after 3 tries");
-  await api.advance("1m10s");
+  await pause(1_500);
+  await run("reportd-5", 8, "upstream_5xx", "rates.internal answered 503 after 3 tries");
+  const beat = setInterval(() => void api.submit("log", { type: "log.line", payload: {} }).catch(() => undefined), 400);
   const ready = async (page: Page) => {
     await page.locator(".lanes svg").waitFor();
     await page.locator(".code .exact").waitFor();
+    await live(page);
   };
-  await shoot(h, "job", `jobs/${id}`, ready);
-  await shoot(h, "job", `jobs/${id}`, ready, ["dark"], 390);
+  await shoot(h, "job", { path: `jobs/${id}`, ready });
+  await shoot(h, "job", { path: `jobs/${id}`, ready, themes: ["dark"], width: 390 });
+  clearInterval(beat);
   await h.stop();
-});
+  receiver.close();
+  rmSync(data, { recursive: true, force: true });
+}, 240_000);
 
 test("a workflow of 200 jobs", async () => {
   const h = await start();
@@ -156,10 +168,14 @@ test("a workflow of 200 jobs", async () => {
       else if (round < 4) await api.complete(found);
     }
   }
-  await shoot(h, "workflow", `workflows/${id}`, async (page) => {
+  const ready = async (page: Page) => {
     await page.locator(".node.root").waitFor();
     await page.locator(".panel .err").waitFor();
     await page.getByRole("button", { name: "Fit" }).click();
-  });
+    await live(page);
+  };
+  const beat = setInterval(() => void api.submit("ledger-log", { type: "log.line", payload: {} }).catch(() => undefined), 400);
+  await shoot(h, "workflow", { path: `workflows/${id}`, ready });
+  clearInterval(beat);
   await h.stop();
 });

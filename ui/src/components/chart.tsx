@@ -17,6 +17,11 @@ interface Props {
   /** Smallest top of the axis, so that a calm chart looks calm. */
   floor?: number;
   axis?: (value: number) => string;
+  height?: number;
+  /** A dashed line with a word. */
+  target?: { value: number; label: string };
+  /** Draws lines across missing values: quantiles of intervals without an event are missing. */
+  spans?: boolean;
 }
 
 const sync = uPlot.sync("page");
@@ -41,19 +46,41 @@ function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { cu
   const font = `10.5px ${style.getPropertyValue("--font")}`;
   const alpha = (value: string) => `${value}24`;
   return {
-    width: host.clientWidth, height: HEIGHT, legend: { show: false }, padding: [12, 8, 0, 0],
+    width: host.clientWidth, height: props.height ?? HEIGHT, legend: { show: false }, padding: [12, 8, 0, 0],
     cursor: { sync: { key: sync.key, setSeries: false }, points: { show: false }, drag: { x: false, y: false }, y: false },
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08)] } },
+    scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
     axes: [
       { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 72, values: (_, splits) => splits.map((value) => clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60)) },
       { stroke: color("text-3"), font, grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, size: 46, gap: 6, space: 34, values: (_, splits) => splits.map((value) => (latest.current.axis ?? latest.current.format)(value)) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {
       const stroke = color(line.token);
-      return { label: line.label, stroke: props.isStacked ? color("surface") : stroke, width: props.isStacked ? 1 : (line.width ?? 1.6), ...(line.dash ? { dash: line.dash } : {}), ...(props.isStacked ? { fill: stroke } : line.isArea ? { fill: alpha(stroke) } : {}), points: { show: false }, spanGaps: false };
+      return { label: line.label, stroke: props.isStacked ? color("surface") : stroke, width: props.isStacked ? 1 : (line.width ?? 1.6), ...(line.dash ? { dash: line.dash } : {}), ...(props.isStacked ? { fill: stroke } : line.isArea ? { fill: alpha(stroke) } : {}), points: { show: false }, spanGaps: props.spans ?? false };
     })],
-    hooks: { setCursor: [(plot) => drawBox(plot, box, latest.current)] },
+    hooks: { setCursor: [(plot) => drawBox(plot, box, latest.current)], draw: [(plot) => drawTarget(plot, latest.current.target, color("s-retrying"), font)] },
   };
+}
+
+/** The dashed line of a target, with its word above it. */
+function drawTarget(plot: uPlot, target: Props["target"], color: string, font: string): void {
+  if (!target) return;
+  const { ctx, bbox } = plot;
+  const y = Math.round(plot.valToPos(target.value, "y", true));
+  if (y < bbox.top) return;
+  ctx.save();
+  ctx.strokeStyle = color;
+  ctx.fillStyle = color;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.font = font.replace("10.5px", `${10.5 * devicePixelRatio}px`);
+  ctx.textBaseline = "bottom";
+  ctx.textAlign = "left";
+  ctx.fillText(target.label, bbox.left + 4 * devicePixelRatio, y - 2 * devicePixelRatio);
+  ctx.restore();
 }
 
 /** The box at the crosshair: exact values and the instant. */
@@ -91,7 +118,7 @@ export function Chart(props: Props) {
       if (host.current && box.current) plot.current = new uPlot(options(host.current, latest.current, box.current, latest), data(), host.current);
     };
     create();
-    const observer = new ResizeObserver(() => plot.current && host.current && host.current.clientWidth > 0 && plot.current.setSize({ width: host.current.clientWidth, height: HEIGHT }));
+    const observer = new ResizeObserver(() => plot.current && host.current && host.current.clientWidth > 0 && plot.current.setSize({ width: host.current.clientWidth, height: latest.current.height ?? HEIGHT }));
     observer.observe(host.current);
     const system = matchMedia("(prefers-color-scheme: dark)");
     system.addEventListener("change", create);

@@ -2,12 +2,12 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, stateClass } from "../lib/format";
-import type { Graph, GraphNode } from "../lib/graph";
+import type { Graph, GraphNode, Notes } from "../lib/graph";
 import type { LayoutAnswer, LayoutRequest } from "../lib/layout.worker";
 import { t } from "../strings";
 import { Icon } from "./basic";
 
-const WIDTH = 132;
+const WIDTH = 118;
 const HEIGHT = 42;
 const ZOOM_MIN = 0.08;
 
@@ -45,19 +45,20 @@ function useLayout(graph: Graph): LayoutAnswer | null {
 
 const cut = (text: string, length: number) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-function subText(node: GraphNode): string {
+/** The second line of a node: progress of a group, cause, run time. */
+function subText(node: GraphNode, notes: Notes): string {
   if (node.members.length > 1) {
     const done = node.counts.completed ?? 0;
     return t.workflows.groupDone(done, node.members.length);
   }
   if (node.isPropagated) return t.workflows.byDependency;
   if (node.state === "pending" && node.waitsFor) return t.workflows.waits(node.waitsFor);
-  return t.state[node.state]!.toLowerCase();
+  return notes.get(node.members[0]!.id) ?? t.state[node.state]!.toLowerCase();
 }
 
-interface NodeProps { node: GraphNode; x: number; y: number; isSelected: boolean; select: () => void; hasPath: boolean }
+interface NodeProps { node: GraphNode; notes: Notes; x: number; y: number; isSelected: boolean; select: () => void; hasPath: boolean }
 
-function NodeBox({ node, x, y, isSelected, select, hasPath }: NodeProps) {
+function NodeBox({ node, notes, x, y, isSelected, select, hasPath }: NodeProps) {
   const isGroup = node.members.length > 1;
   const classes = ["node", stateClass(node.state), node.state === "pending" && !isGroup ? "wait" : "", hasPath && node.isCause ? "root" : "", hasPath && node.isPropagated ? "prop" : ""].join(" ");
   const done = isGroup ? (node.counts.completed ?? 0) / node.members.length : 0;
@@ -65,21 +66,21 @@ function NodeBox({ node, x, y, isSelected, select, hasPath }: NodeProps) {
     if (event.key === "Enter" || event.key === " ") (event.preventDefault(), select());
   };
   return (
-    <g class={classes} transform={`translate(${x} ${y})`} role="button" tabIndex={0} aria-label={`${cut(node.label, 15)} ${cut(subText(node), 17)}`} onClick={select} onKeyDown={onKeyDown} data-node={node.id}>
-      {node.label.length > 15 ? <title>{node.label}</title> : null}
+    <g class={classes} transform={`translate(${x} ${y})`} role="button" tabIndex={0} aria-label={`${cut(node.label, 13)} ${cut(subText(node, notes), 15)}`} onClick={select} onKeyDown={onKeyDown} data-node={node.id}>
+      {node.label.length > 13 ? <title>{node.label}</title> : null}
       {isSelected ? <rect class="halo" x={-4} y={-4} width={WIDTH + 8} height={HEIGHT + 8} /> : null}
       {isGroup ? <rect class="under" x={4} y={4} width={WIDTH} height={HEIGHT} /> : null}
       <rect class="box" width={WIDTH} height={HEIGHT} />
       <use class="gl-n" href={`#g-${node.state.replace("_", "-")}`} x={10} y={14} width={14} height={14} />
-      <text x={32} y={18}>{cut(node.label, 15)}</text>{" "}
-      <text class="sub" x={32} y={32}>{cut(subText(node), 17)}</text>
+      <text x={32} y={18}>{cut(node.label, 13)}</text>{" "}
+      <text class="sub" x={32} y={32}>{cut(subText(node, notes), 15)}</text>
       {isGroup ? <g><rect class="gbar-bg" x={32} y={36} width={WIDTH - 42} height={2.5} rx={1} /><rect class="gbar" x={32} y={36} width={(WIDTH - 42) * done} height={2.5} rx={1} /></g> : null}
     </g>
   );
 }
 
 interface View { x: number; y: number; zoom: number }
-interface Props { graph: Graph; selected: string | null; select: (id: string | null) => void; hasPath: boolean; follow: boolean; setFollow: (value: boolean) => void; isFolded: boolean; setFolded: (value: boolean) => void; setPath: (value: boolean) => void; hasFailed: boolean }
+interface Props { graph: Graph; notes: Notes; selected: string | null; select: (id: string | null) => void; hasPath: boolean; follow: boolean; setFollow: (value: boolean) => void; isFolded: boolean; setFolded: (value: boolean) => void; setPath: (value: boolean) => void; hasFailed: boolean }
 
 export function GraphView(props: Props) {
   const { graph, selected, select, hasPath, follow } = props;
@@ -156,7 +157,7 @@ export function GraphView(props: Props) {
               })}
               {graph.nodes.map((node) => {
                 const at = placed.nodes[node.id];
-                return at && isVisible(at) ? <NodeBox key={node.id} node={node} x={at[0]} y={at[1]} isSelected={selected === node.id} select={() => select(node.id)} hasPath={hasPath} /> : null;
+                return at && isVisible(at) ? <NodeBox key={node.id} node={node} notes={props.notes} x={at[0]} y={at[1]} isSelected={selected === node.id} select={() => select(node.id)} hasPath={hasPath} /> : null;
               })}
             </g>
           </svg>

@@ -5,6 +5,7 @@ import { call, mayOffer, token } from "../lib/api";
 import { cli, curl } from "../lib/curl";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
+import { parseTags } from "../lib/submission";
 import { PRIORITIES, type Action, type Job, type Json } from "../lib/types";
 import { ask, copy, toast } from "../lib/ui";
 import { t } from "../strings";
@@ -52,14 +53,6 @@ function start(job: Job, action: Exclude<Action, "edit">): void {
 
 function tagText(tags: Record<string, string | null>): string {
   return Object.entries(tags).map(([name, value]) => (value === null ? name : `${name}=${value}`)).join(", ");
-}
-
-/** Parses `tenant=acme, batch-7` into a map of tags. */
-export function parseTags(text: string): Record<string, string | null> {
-  return Object.fromEntries(text.split(",").map((part) => part.trim()).filter(Boolean).map((part) => {
-    const at = part.indexOf("=");
-    return at < 0 ? [part, null] : [part.slice(0, at).trim(), part.slice(at + 1).trim()];
-  }));
 }
 
 function EditDialog({ job, close }: { job: Job; close: () => void }) {
@@ -132,6 +125,7 @@ export function JobActions({ job }: { job: Job }) {
           <div class="menu-pop right-pop" onClick={() => setOpen(false)}>
             {[...extra, ...menu].map((action) => <button key={action} type="button" class={`menu-item ${DANGER.includes(action) ? "is-danger" : ""}`} onClick={() => start(job, action)}>{t.job.actions[action]}</button>)}
             {mayOffer("POST", "v1/queues/q/jobs") ? <a class="menu-item" href={link(["submit"], { from: job.id })}>{t.job.duplicate}</a> : null}
+            {mayOffer("POST", "v1/queues/q/jobs") && job.completed_at && job.state !== "completed" ? <a class="menu-item" href={link(["submit"], { from: job.id, replace: "1" })}>{t.job.editRequeue}</a> : null}
             <button type="button" class="menu-item" onClick={() => copyText(curl("GET", `v1/jobs/${job.id}`, null, !!token.value))}>{t.job.curl}</button>
             <button type="button" class="menu-item" onClick={() => copyText(cli("jobs", "get", job.id))}>{t.job.cli}</button>
             {main ? <button type="button" class="menu-item" onClick={() => copyText(curl(VERBS[main].method, `v1/jobs/${job.id}${VERBS[main].suffix}`, JSON.stringify(VERBS[main].body), !!token.value))}>{t.job.curl}: {t.job.actions[main]}</button> : null}

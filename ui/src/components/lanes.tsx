@@ -45,8 +45,8 @@ function Marks({ marks, x, y, right }: { marks: Mark[]; x: (at: number) => numbe
 export function Lanes({ line }: { line: Timeline }) {
   const [ref, width] = useWidth();
   const isSmall = width < 640;
-  const left = isSmall ? 0 : 92;
-  const right = isSmall ? 0 : 10;
+  const left = isSmall ? 8 : 92;
+  const right = isSmall ? 8 : 10;
   const top = 26;
   const rowHeight = isSmall ? 50 : 38;
   const pad = isSmall ? 8 : 0;

@@ -3,9 +3,9 @@
 import { Count, Icon } from "./basic";
 import { Spark } from "./chart";
 import { age, stats, workers } from "../lib/app";
-import { figure, parseDuration, shortDuration } from "../lib/format";
+import { duration, figure, parseDuration, shortDuration } from "../lib/format";
 import { link } from "../lib/router";
-import { queueSpark, sampleCount, share } from "../lib/series";
+import { last, share, type Range, type Series } from "../lib/series";
 import type { Queue } from "../lib/types";
 import { t } from "../strings";
 
@@ -17,10 +17,14 @@ export function workersOf(queue: string): number | null {
   return workers.value.filter((worker) => worker.queues.includes(queue) && age(worker.last_seen_at) < LIVE_WORKER_MS).length;
 }
 
-function Row({ queue }: { queue: Queue }) {
-  void sampleCount.value;
+/** Above this share of failed attempts a figure turns red. Sparklines of shares have one floor. */
+export const BAD_SHARE = 5;
+const SHARE_FLOOR = 10;
+
+function Row({ queue, series, range }: { queue: Queue; series: Series | null; range: Range }) {
   const figures = stats.value?.queues[queue.name];
-  const spark = queueSpark(queue.name);
+  const columns = series?.queues[queue.name] ?? null;
+  const p95 = columns ? last(columns.wait.p95) : null;
   const failed = share(figures?.rates.failed ?? 0, figures?.rates.completed ?? 0) ?? 0;
   const oldest = queue.oldest_scheduled_at ? age(queue.oldest_scheduled_at) : null;
   const target = queue.settings.wait_target ? parseDuration(queue.settings.wait_target) : null;
@@ -29,7 +33,7 @@ function Row({ queue }: { queue: Queue }) {
   const counts = queue.counts;
   return (
     <tr>
-      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{taking === 0 && (counts.scheduled ?? 0) > 0 && !queue.paused ? <Icon name="alert" class="sev sev-1" label={t.why.no_worker} /> : null}</span></td>
+      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{taking === 0 && (counts.scheduled ?? 0) > 0 && !queue.paused ? <Icon name="alert" class="sev sev-1" label={t.why.noWorker} /> : null}</span></td>
       <td class="r"><Count value={counts.scheduled ?? 0} /></td>
       <td class="r hide-sm"><Count value={counts.running ?? 0} /></td>
       <td class="r hide-sm"><Count value={counts.retrying ?? 0} /></td>
@@ -37,22 +41,25 @@ function Row({ queue }: { queue: Queue }) {
       <td class="r hide-sm"><Count value={counts.dead_letter ?? 0} /></td>
       <td class="r">{oldest === null ? <span class="zero">{t.time.none}</span> : <span class={isLate ? "bad" : ""}>{shortDuration(oldest)}</span>}</td>
       <td class="r hide-sm hide-md">{target !== null ? shortDuration(target) : <span class="zero">{t.time.none}</span>}</td>
-      <td class="hide-sm"><span class="cell-r"><Spark values={spark.completed} label={`${t.queues.completedRate} ${t.queues.since}`} /><span class="w-num">{figures && figures.rates.completed ? figure(figures.rates.completed) : <span class="zero">0</span>}</span></span></td>
-      <td class="hide-sm"><span class="cell-r"><Spark values={spark.share} floor={2} kind={failed >= 5 ? "spark-bad" : "spark-calm"} label={`${t.queues.failedRate} ${t.queues.since}`} /><span class={`w-num ${failed >= 5 ? "bad" : ""}`}>{failed ? `${figure(failed)} %` : <span class="zero">0 %</span>}</span></span></td>
+      <td class="hide-sm"><span class="cell-r">{columns ? <Spark values={columns.completed} label={`${t.queues.completedRate}, ${range.name}`} /> : null}<span class="w-num">{figures && figures.rates.completed ? figure(figures.rates.completed) : <span class="zero">0</span>}</span></span></td>
+      <td class="hide-sm"><span class="cell-r">{columns ? <Spark values={columns.failedShare} floor={SHARE_FLOOR} kind={failed >= BAD_SHARE ? "spark-bad" : "spark-calm"} label={`${t.queues.failedRate}, ${range.name}`} /> : null}<span class={`w-num ${failed >= BAD_SHARE ? "bad" : ""}`}>{failed ? `${figure(failed)} %` : <span class="zero">0 %</span>}</span></span></td>
+      <td class="r hide-sm hide-md">{p95 === null ? <span class="zero">{t.time.none}</span> : <span class={target !== null && p95 * 1000 > target ? "bad" : ""}>{duration(p95 * 1000)}</span>}</td>
       <td class="r hide-sm">{taking === null ? t.time.none : taking ? taking : <span class="zero">0</span>}</td>
     </tr>
   );
 }
 
-export function QueueTable({ queues }: { queues: Queue[] }) {
+interface Props { queues: Queue[]; series: Series | null; range: Range }
+
+export function QueueTable({ queues, series, range }: Props) {
   return (
     <div class="scroll-x">
       <table class="table queues-table">
         <thead><tr>
           <th scope="col">{t.common.queue}</th><th scope="col" class="r">{t.queues.waiting}</th><th scope="col" class="r hide-sm">{t.queues.running}</th><th scope="col" class="r hide-sm">{t.queues.retrying}</th><th scope="col" class="r hide-sm">{t.queues.failed}</th>
-          <th scope="col" class="r hide-sm">{t.queues.dead}</th><th scope="col" class="r">{t.queues.oldest}</th><th scope="col" class="r hide-sm hide-md">{t.queues.target}</th><th scope="col" class="r hide-sm">{t.queues.completedRate}</th><th scope="col" class="r hide-sm">{t.queues.failedRate}</th><th scope="col" class="r hide-sm">{t.queues.workers}</th>
+          <th scope="col" class="r hide-sm">{t.queues.dead}</th><th scope="col" class="r">{t.queues.oldest}</th><th scope="col" class="r hide-sm hide-md">{t.queues.target}</th><th scope="col" class="r hide-sm">{t.queues.completedRate}, {range.name}</th><th scope="col" class="r hide-sm">{t.queues.failedRate}, {range.name}</th><th scope="col" class="r hide-sm hide-md">{t.overview.waitP95}</th><th scope="col" class="r hide-sm">{t.queues.workers}</th>
         </tr></thead>
-        <tbody>{queues.map((queue) => <Row key={queue.name} queue={queue} />)}</tbody>
+        <tbody>{queues.map((queue) => <Row key={queue.name} queue={queue} series={series} range={range} />)}</tbody>
       </table>
     </div>
   );

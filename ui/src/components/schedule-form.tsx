@@ -10,11 +10,13 @@ import { t } from "../strings";
 import { Button } from "./basic";
 import { errorText, Field, Modal } from "./dialog";
 
-export function ScheduleForm({ schedule, close }: { schedule: Schedule | null; close: () => void }) {
+interface Props { schedule: Schedule | null; /** The payload as the server wrote it. */ payload?: string | null; close: () => void }
+
+export function ScheduleForm({ schedule, payload: written, close }: Props) {
   const { type, payload, ...rest } = schedule?.job ?? {};
   const [value, setValue] = useState({
     name: schedule?.name ?? "", cron: schedule ? (schedule.cron ?? "") : "*/5 * * * *", every: schedule?.every ?? "", timezone: schedule?.timezone ?? "UTC", queue: schedule?.queue ?? "default", type: String(type ?? ""),
-    payload: payload === undefined ? "{}" : JSON.stringify(payload, null, 2), misfire: schedule?.misfire ?? "one", overlap: schedule?.overlap ?? "allow", jitter: schedule?.jitter ?? "",
+    payload: written ?? (payload === undefined ? "{}" : JSON.stringify(payload)), misfire: schedule?.misfire ?? "one", overlap: schedule?.overlap ?? "allow", jitter: schedule?.jitter ?? "",
   });
   const [failure, setFailure] = useState<string | null>(null);
   const set = (key: keyof typeof value) => (event: { currentTarget: { value: string } }) => setValue({ ...value, [key]: event.currentTarget.value });

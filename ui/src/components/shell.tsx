@@ -2,13 +2,13 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { connection, mayOffer, post, setToken, token, tokenWanted } from "../lib/api";
+import { connection, mayOffer, post, self, setToken, token, tokenWanted } from "../lib/api";
 import { expireFigures, info, queues, stats, workers } from "../lib/app";
 import { bytes, clock, count, parseDuration, shortCount } from "../lib/format";
 import { heldBack, lag, mode, paused, reconnect, refresh, retryNow, setPaused } from "../lib/live";
 import { link, route } from "../lib/router";
 import { dismiss, overlay, toast, toasts, toggleTheme } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 import { Button, Command, Icon } from "./basic";
 import { errorText, Field, Modal } from "./dialog";
 
@@ -24,6 +24,7 @@ export const PLACES: Place[] = [
   { id: "workers", icon: "workers", name: t.nav.workers, path: "v1/workers", badge: () => workers.value?.length ?? null },
 ];
 export const ADMIN: Place[] = [
+  { id: "operations", icon: "bolt", name: t.nav.operations, path: "v1/operations" },
   { id: "webhooks", icon: "webhooks", name: t.nav.webhooks, path: "v1/webhooks" },
   { id: "tokens", icon: "tokens", name: t.nav.tokens, path: "v1/tokens" },
   { id: "system", icon: "system", name: t.nav.system, path: "v1/info" },
@@ -55,7 +56,7 @@ function Side() {
   return (
     <aside class="side">
       <a class="brand" href={link(["overview"])} aria-label={t.product}><Logo /><span>{t.product}</span></a>
-      <nav class="nav" aria-label={t.nav.label}>{PLACES.map((place) => <NavLink key={place.id} place={place} />)}</nav>
+      <nav class="nav" aria-label={t.nav.label}>{PLACES.filter((place) => mayOffer("GET", place.path)).map((place) => <NavLink key={place.id} place={place} />)}</nav>
       <div class="nav-label">{t.nav.administration}</div>
       <nav class="nav nav-2" aria-label={t.nav.administration}>{ADMIN.filter((place) => place.id === "system" || mayOffer("GET", place.path)).map((place) => <NavLink key={place.id} place={place} />)}</nav>
       <div class="side-foot">
@@ -71,11 +72,14 @@ function Side() {
   );
 }
 
+/** The delay of an event, with a tenth of a second as the least that is told apart. */
+const lagText = (milliseconds: number): string => (milliseconds < 100 ? "< 0.1 s" : `${(milliseconds / 1000).toFixed(1)} s`);
+
 function Live() {
   const isPaused = paused.value;
   const word = isPaused ? t.bar.paused : { connecting: t.bar.connecting, stream: t.bar.live, busy: t.bar.live, polling: t.bar.polling, lost: t.bar.lost }[mode.value];
   const state = isPaused || mode.value === "lost" ? "paused" : "on";
-  const note = isPaused ? (heldBack.value ? count(heldBack.value) : "") : mode.value === "stream" && lag.value !== null && !info.value?.virtual_clock && lag.value < 60_000 ? `${(lag.value / 1000).toFixed(1)} s` : mode.value === "polling" ? "2 s" : "";
+  const note = isPaused ? (heldBack.value ? count(heldBack.value) : "") : mode.value === "stream" && lag.value !== null && !info.value?.virtual_clock && lag.value < 60_000 ? lagText(lag.value) : mode.value === "polling" ? "2 s" : "";
   return (
     <div class="live" data-live={state} data-mode={mode.value}>
       <span class="what" title={isPaused ? t.bar.held(heldBack.value) : t.bar.modeTitle[mode.value]}>
@@ -100,7 +104,7 @@ function Bar() {
       <div class="bar-right">
         <Live />
         <button class="icon-btn" type="button" aria-label={t.bar.theme} title={t.bar.theme} onClick={toggleTheme}><Icon name="moon" /></button>
-        <button class="who" type="button" title={t.token.change} onClick={() => (overlay.value = "token")}><Icon name="tokens" />{token.value ? (token.value.split("_")[1]?.slice(0, 8) ?? t.bar.tokenSet) : t.bar.noToken}</button>
+        <button class="who" type="button" title={t.token.change} onClick={() => (overlay.value = "token")}><Icon name="tokens" />{self.value?.name ?? (token.value ? (token.value.split("_")[1]?.slice(0, 8) ?? t.bar.tokenSet) : t.bar.noToken)}</button>
       </div>
     </header>
   );
@@ -172,7 +176,7 @@ function TokenDialog({ canClose }: { canClose: boolean }) {
       <form class="form" onSubmit={use}>
         <h2>{title}</h2><p class="muted">{t.token.body}</p>
         <Field label={t.token.label}><input class="input mono" type="password" autocomplete="off" spellcheck={false} placeholder={t.token.placeholder} value={value} onInput={(event) => setValue(event.currentTarget.value)} data-autofocus /></Field>
-        {canClose ? null : <><p class="muted">{t.token.create}</p><Command text="longshore tokens create --data longshore-data --name me --actions read,operate,admin --queues '*'" /></>}
+        {canClose ? null : <><p class="muted">{t.token.create}</p><Command text={COMMANDS.token} /></>}
         <div class="acts">
           {token.value ? <Button onClick={() => (setToken(null), (overlay.value = null), reconnect())}>{t.token.forget}</Button> : null}
           {canClose ? <Button onClick={close}>{t.common.close}</Button> : null}

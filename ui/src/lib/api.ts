@@ -2,7 +2,8 @@
 // prefix of a reverse proxy is kept.
 
 import { signal } from "@preact/signals";
-import type { Json } from "./types";
+import { callKind, isAllowed } from "./permissions";
+import type { Json, Self } from "./types";
 
 /** Token of this tab, kept until the tab is closed. */
 export const token = signal<string | null>(readToken());
@@ -12,6 +13,8 @@ export const tokenWanted = signal<false | "missing" | "refused">(false);
 export const forbidden = signal<ReadonlySet<string>>(new Set());
 /** Calls that this server does not have: 404 or 405 on the path itself. */
 export const absent = signal<ReadonlySet<string>>(new Set());
+/** Who calls, with its token; `null` until the server has said it. */
+export const self = signal<Self | null>(null);
 /** When the last answer of the server arrived, and the failure since then. */
 export const connection = signal<{ answeredAt: number; lostAt: number | null }>({ answeredAt: Date.now(), lostAt: null });
 
@@ -28,6 +31,7 @@ function readToken(): string | null {
 /** Sets the token of this tab, or forgets it. */
 export function setToken(value: string | null): void {
   token.value = value;
+  self.value = null;
   tokenWanted.value = false;
   forbidden.value = new Set();
   try {
@@ -81,12 +85,6 @@ export function authorization(): Record<string, string> {
   return token.value ? { authorization: `Bearer ${token.value}` } : {};
 }
 
-/** The kind of a call: its path without names and ids. 403 and 404 are remembered by it. */
-export function callKind(method: string, path: string): string {
-  const parts = (path.split("?")[0] ?? "").replace(/^\/?v1\//, "").split("/");
-  return `${method} ${parts.map((part, index) => (index % 2 === 1 && part !== "bulk" && part !== "groups" ? "*" : part)).join("/")}`;
-}
-
 function remember(set: typeof absent, kind: string): void {
   if (!set.value.has(kind)) set.value = new Set([...set.value, kind]);
 }
@@ -98,9 +96,10 @@ function forget(set: typeof absent, kind: string): void {
   set.value = next;
 }
 
-/** Whether the page may offer a call: neither forbidden nor absent so far. */
+/** Whether the page may offer a call: the token allows it, and the server has not refused it. */
 export function mayOffer(method: string, path: string): boolean {
   const kind = callKind(method, path);
+  if (self.value && !isAllowed(self.value, kind)) return false;
   return !forbidden.value.has(kind) && !absent.value.has(kind);
 }
 

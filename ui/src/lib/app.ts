@@ -1,10 +1,9 @@
 // What every page needs: figures of all queues, workers and the server, read once for the tab.
 
 import { computed, effect, signal } from "@preact/signals";
-import { ApiError, get, token, tokenWanted } from "./api";
+import { ApiError, get, self, token, tokenWanted } from "./api";
 import { revision } from "./live";
-import { recordSample } from "./series";
-import type { Info, Queue, Stats, Worker } from "./types";
+import type { Info, Queue, Self, Stats, Worker } from "./types";
 
 export const stats = signal<Stats | null>(null);
 export const queues = signal<Queue[] | null>(null);
@@ -25,11 +24,10 @@ export const now = computed<number>(() => {
   return Date.now() + offset.value;
 });
 
-const WORKERS_MS = 3_000;
 const INFO_MS = 10_000;
 let isReading = false;
 let readAgain = false;
-const readAt = { workers: 0, info: 0 };
+let infoReadAt = 0;
 
 async function optional<T>(read: Promise<T>): Promise<T | null> {
   try {
@@ -47,21 +45,17 @@ async function read(): Promise<void> {
   }
   isReading = true;
   try {
-    const at = Date.now();
-    const [newStats, newQueues] = await Promise.all([optional(get<Stats>("v1/stats")), optional(get<{ queues: Queue[] }>("v1/queues"))]);
+    const [newStats, newQueues, newWorkers] = await Promise.all([optional(get<Stats>("v1/stats")), optional(get<{ queues: Queue[] }>("v1/queues")), optional(get<{ workers: Worker[] }>("v1/workers"))]);
     if (newStats) {
       stats.value = newStats;
       offset.value = Date.parse(newStats.now) - Date.now();
     }
     if (newQueues) queues.value = newQueues.queues;
-    if (newStats) recordSample(Date.now(), newStats, newQueues?.queues ?? []);
-    if (at - readAt.info >= INFO_MS || !info.value) {
-      readAt.info = at;
+    if (newWorkers) workers.value = newWorkers.workers;
+    if (!self.value) self.value = await optional(get<Self>("v1/tokens/self"));
+    if (Date.now() - infoReadAt >= INFO_MS || !info.value) {
+      infoReadAt = Date.now();
       info.value = (await optional(get<Info>("v1/info"))) ?? info.value;
-    }
-    if (at - readAt.workers >= WORKERS_MS || !workers.value) {
-      readAt.workers = at;
-      workers.value = (await optional(get<{ workers: Worker[] }>("v1/workers")))?.workers ?? workers.value;
     }
     figuresError.value = null;
   } catch (error) {
@@ -87,10 +81,9 @@ export function startApp(): void {
   });
 }
 
-/** Forgets when workers and info were read: the next update reads them. */
+/** Forgets when the facts of the server were read: the next update reads them. */
 export function expireFigures(): void {
-  readAt.info = 0;
-  readAt.workers = 0;
+  infoReadAt = 0;
 }
 
 /** Time since an instant of the server, in milliseconds. */

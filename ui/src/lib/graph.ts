@@ -4,6 +4,8 @@ import type { Counts, Member, State } from "./types";
 
 export interface GraphNode { id: string; label: string; state: State; members: Member[]; counts: Counts; isCause: boolean; isPropagated: boolean; waitsFor: number }
 export interface GraphEdge { from: string; to: string; isAny: boolean; kind: "done" | "wait" | "fail" | "propagated" }
+/** What a job says beside its state, by its id: how long it ran, its error, its next attempt. */
+export type Notes = ReadonlyMap<string, string>;
 export interface Graph { nodes: GraphNode[]; edges: GraphEdge[] }
 
 const ENDED_BADLY = new Set<State>(["failed", "dead_letter", "cancelled"]);

@@ -8,7 +8,7 @@ export interface LayoutAnswer { id: number; width: number; height: number; nodes
 self.onmessage = (event: MessageEvent<LayoutRequest>) => {
   const { id, nodes, edges, width, height } = event.data;
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", ranker: nodes.length > 150 ? "longest-path" : "network-simplex", nodesep: 20, ranksep: nodes.length > 300 ? 90 : 34, marginx: 20, marginy: 20 });
+  graph.setGraph({ rankdir: "LR", ranker: nodes.length > 150 ? "longest-path" : "network-simplex", nodesep: 20, ranksep: nodes.length > 300 ? 90 : 28, marginx: 20, marginy: 20 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of nodes) graph.setNode(node, { width, height });
   for (const [from, to] of edges) graph.setEdge(from, to);

@@ -1,5 +1,6 @@
-// Live updates: one stream of events per tab. An event makes the page list again what it shows, at
-// most once per second. Without a stream the page polls every two seconds.
+// Live updates: one stream of events per visible tab. An event makes the page list again what it
+// shows, at most once per second. Without a stream the page polls every two seconds. A hidden tab
+// closes its stream: over HTTP/1.1 a browser has six connections to a server, for all its tabs.
 
 import { computed, signal } from "@preact/signals";
 import { ApiError, authorization, connection, send, tokenWanted, url } from "./api";
@@ -92,13 +93,14 @@ export async function startLive(): Promise<never> {
     if (mode.value === "stream" && !document.hidden) touch();
   }, 5_000);
   document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) touch();
+    if (document.hidden) abort?.abort();
+    else (wake?.(), touch());
   });
   for (;;) await follow();
 }
 
 async function follow(): Promise<void> {
-  if (tokenWanted.value) {
+  if (tokenWanted.value || document.hidden) {
     await rest(500);
     return;
   }
@@ -115,7 +117,7 @@ async function follow(): Promise<void> {
       // No stream here: 404 on an older server, 403 for this token.
       if (error.status === 400) cursor = null;
       await pollFor(error.isAbsent ? 60_000 : 10_000, POLL_MS, "polling");
-    } else {
+    } else if (!document.hidden) {
       if (connection.value.lostAt !== null) mode.value = "lost";
       await rest(RETRY_MS);
       refresh();

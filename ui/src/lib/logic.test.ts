@@ -1,20 +1,22 @@
 // Tests of the logic behind the pages.
 
 import { describe, expect, test } from "vitest";
-import { fromQueues, noWorker, sort } from "./attention";
-import { canBulk, narrow } from "./bulk";
 import { quote } from "./curl";
 import { compact, isRounded, lines, member, parseExact, pretty } from "./exact-json";
 import { parseFilter } from "./filters";
 import { bytes, duration, figure, parseDuration, relative, shortCount, shortDuration } from "./format";
 import { buildGraph, causes, depths, failedPath } from "./graph";
-import { groupJobs, sampleOf, shapeOf } from "./groups";
 import { histograms, parseMetrics, quantile } from "./metrics";
-import { rate, serverSeries, share } from "./series";
-import { at, flatten, read, set, without } from "./settings";
+import { canOperate, canUndo, narrow, timeLeft } from "./operations";
+import { callKind, isAllowed } from "./permissions";
+import { delayOf } from "./resource";
+import { holdRows, moveCursor } from "./rows";
+import { RANGES, readSeries, share, trend } from "./series";
+import { at, flatten, isUnder, overridesAfter, read, set, without } from "./settings";
 import { EventParser } from "./sse";
+import { bodyOf, commandOf, EMPTY, parseTags, policyDifference } from "./submission";
 import { buildTimeline, gridTimes, lastRequeue } from "./timeline";
-import type { Attempt, Job, Member, Queue, Stats, Transition } from "./types";
+import type { Attempt, Job, Member, Operation, Point, Stats, Transition } from "./types";
 
 describe("exact JSON", () => {
   test("numbers keep every digit", () => {
@@ -53,7 +55,7 @@ test("filters are read from words", () => {
   expect(parseFilter("queue:mail tag:tenant:acme error:smtp_421")).toEqual({ filters: { queue: "mail", tag: "tenant:acme", error_code: "smtp_421" } });
   expect(parseFilter("email.send")).toEqual({ filters: { type: "email.send" } });
   expect(parseFilter("7F3A9C1E-52D0-4B8E-9A41-C06E2D94B7F5")).toEqual({ job: "7f3a9c1e-52d0-4b8e-9a41-c06e2d94b7f5" });
-  expect([canBulk({ queue: "a", state: "failed" }), canBulk({ workflow: "x" }), canBulk({})]).toEqual([true, false, false]);
+  expect([canOperate({ queue: "a", state: "failed" }), canOperate({ workflow: "x" }), canOperate({})]).toEqual([true, false, false]);
   expect([narrow("requeue", { queue: "a" })?.state, narrow("requeue", { state: "running" }), narrow("cancel", { state: "running,failed" })]).toEqual(["failed,dead_letter,cancelled", null, { state: "running" }]);
 });
 
@@ -74,28 +76,61 @@ test("settings are edited by path", () => {
 
 const job = (over: Partial<Job>): Job => ({ id: "j", queue: "q", type: "t", state: "dead_letter", created_at: "2026-11-18T10:00:00.000Z", updated_at: "2026-11-18T10:00:00.000Z", completed_at: null, run_at: null, error: null, ...over }) as Job;
 
-test("dead letters group by code and shape", () => {
-  expect(shapeOf('card tok_8842 declared: "no funds" after 60 s')).toBe("card ‹id› declared: ‹text› after ‹n› s");
-  const error = (code: string, message: string) => ({ category: "permanent", code, message, cause: null, at: "" });
-  const groups = groupJobs([job({ id: "a", error: error("x", "n 1") }), job({ id: "b", error: error("x", "n 22") }), job({ id: "c", error: error("y", "n 1") })]);
-  expect(groups.map((group) => [group.code, group.count, group.ids])).toEqual([["x", 2, ["a", "b"]], ["y", 1, ["c"]]]);
-  expect(sampleOf(["a", "b", "c", "d", "e", "f"], 3)).toEqual(["a", "c", "e"]);
+test("a change of a setting is one override; going back to the profile removes it", () => {
+  const settings = { retry: { limit: 5, counts: "starts" }, lease: "1m", wait_target: null };
+  expect(overridesAfter({ lease: "1m" }, settings, { "retry.limit": "7", wait_target: "30s" })).toEqual({ lease: "1m", retry: { limit: 7 }, wait_target: "30s" });
+  expect(overridesAfter({ lease: "1m", retry: { limit: 5 } }, settings, { "retry.limit": null })).toEqual({ lease: "1m" });
+  expect([isUnder("retry.limit", "retry"), isUnder("retry", "retry"), isUnder("retry_x", "retry")]).toEqual([true, true, false]);
 });
 
-const queue = (over: Partial<Queue>): Queue => ({ name: "q", profile: "standard", settings: {}, paused: false, counts: {}, oldest_scheduled_at: null, ...over });
-
-test("attention follows from the server's answers", () => {
-  const items = fromQueues([queue({ paused: true, counts: { scheduled: 3 } }), queue({ name: "d", counts: { dead_letter: 2 } }), queue({ name: "calm", paused: true })]);
-  expect(items.map((item) => [item.code, item.queue])).toEqual([["paused_with_work", "q"], ["dead_letters", "d"]]);
-  const none = noWorker(queue({ counts: { scheduled: 1 } }), { state: "scheduled", runnable: false, ahead: 0, reasons: [{ code: "no_worker", types: ["a.b"], last_seen_at: null }] });
-  expect(sort([...items, ...none]).map((item) => item.severity)).toEqual(["error", "warning", "info"]);
+test("what a token may do", () => {
+  const self = (actions: string[], queues = ["*"]) => ({ id: "a", name: "a", actions, queues, expires_at: null });
+  expect(callKind("POST", "v1/queues/mail/pause?x=1")).toBe("POST queues/*/pause");
+  expect([callKind("POST", "/v1/jobs/bulk"), callKind("GET", "v1/dead-letters/groups"), callKind("POST", "v1/clock/advance")]).toEqual(["POST jobs/bulk", "GET dead-letters/groups", "POST clock/advance"]);
+  expect([isAllowed(self(["read"]), "GET jobs"), isAllowed(self(["read"]), "POST queues/*/pause"), isAllowed(self(["admin"]), "GET queues")]).toEqual([true, false, true]);
+  expect([isAllowed(self(["operate"], ["mail"]), "POST workers/*/quiet"), isAllowed(self(["operate"]), "POST workers/*/quiet")]).toEqual([false, true]);
 });
 
-test("series: rates, restarts, points of the server", () => {
-  expect([rate(10, 30, 2_000), rate(30, 5, 1_000), share(1, 3), share(0, 0)]).toEqual([10, null, 25, 0]);
-  const stats = { now: "", queues: {}, totals: { counts: {}, rates: {}, since_start: {}, series: [{ at: "2026-11-18T10:00:00.000Z", completed: 3, failed: 1, submitted: 4, depth: 2, wait: { p50: 0.1, p95: 1, p99: 2 } }] } } as unknown as Stats;
-  const series = serverSeries(stats)!;
-  expect([series.completed, series.failedShare, series.wait?.p95, series.depth]).toEqual([[3], [25], [1], { "": [2] }]);
+test("rows that are held keep their place, with their newest values", () => {
+  const row = (id: string, state = "scheduled") => ({ id, state });
+  const held = holdRows([row("b"), row("a")], [row("c"), row("b", "running")]);
+  expect(held).toEqual({ rows: [row("b", "running"), row("a")], waiting: 1 });
+  expect([moveCursor(held.rows, null, 1), moveCursor(held.rows, "b", 1), moveCursor(held.rows, "a", 1), moveCursor(held.rows, "gone", -1), moveCursor([], null, 1)]).toEqual(["b", "a", "a", "b", null]);
+});
+
+test("an update that comes too soon waits", () => {
+  expect([delayOf(1_000, 200), delayOf(1_000, 1_000), delayOf(0, 0)]).toEqual([800, 0, 0]);
+});
+
+const operation = (over: Partial<Operation>): Operation => ({ state: "done", changed: 3, undo: null, undo_until: "2026-11-18T10:05:00.000Z", rate: null, remaining: 0, ...over }) as Operation;
+
+test("operations: undo and the time left", () => {
+  const now = Date.parse("2026-11-18T10:00:00.000Z");
+  expect([canUndo(operation({}), now), canUndo(operation({}), now + 400_000), canUndo(operation({ changed: 0 }), now), canUndo(operation({ undo_until: null }), now)]).toEqual([true, false, false, false]);
+  expect([timeLeft({ rate: 200, remaining: 1_000 }), timeLeft({ rate: null, remaining: 5 })]).toEqual([5_000, null]);
+});
+
+const point = (at: string, over: Partial<Point>): Point => ({ at, submitted: 0, completed: 0, failed: 0, depth: 0, ready: 0, slots: 0, dead_letters: 0, wait: null, run: null, ...over });
+
+test("series: counts become rates, an interval that has just begun has none", () => {
+  const [hour] = RANGES.filter((range) => range.window === "1h");
+  const points = [point("2026-11-18T10:00:00.000Z", { submitted: 60, completed: 30, failed: 10, depth: 4, wait: { p50: 0.1, p95: 1, p99: 2 } }), point("2026-11-18T10:00:30.000Z", { completed: 5 })];
+  const read = { counts: {}, rates: { submitted: 0, claimed: 0, completed: 0, failed: 0 }, since_start: { submitted: 0, claimed: 0, completed: 0, failed: 0 } };
+  const stats: Stats = { now: "2026-11-18T10:00:32.000Z", totals: { ...read, series: points }, queues: { mail: { ...read, series: points.slice(1) } }, series: { window: "1h", step: "30s", since: "2026-11-18T10:00:00.000Z", queues_left_off: 0 } };
+  const series = readSeries(stats, hour!, null);
+  expect([series.totals.submitted, series.totals.completed, series.totals.failedShare, series.totals.wait.p95]).toEqual([[2, null], [1, null], [25, 0], [1, null]]);
+  expect(series.queues.mail?.depth).toEqual([null, 0]);
+  expect([share(1, 3), share(0, 0), share(null, 1)]).toEqual([25, 0, null]);
+  expect(trend([1, 1, ...Array<number>(8).fill(2), 3, 3])).toEqual({ before: 1, after: 3 });
+  expect(trend([1, 2])).toBeNull();
+});
+
+test("a submission is the same as a request and as a command", () => {
+  const form = { ...EMPTY, queue: "mail", type: "email.send", payload: '{"n":12345678901234567890}', priority: "high", when: "delay" as const, time: "10m", tags: "tenant=acme, seven", key: "k 1", hold: true, limit: "7", policy: '{"max_reclaims":null}' };
+  expect(bodyOf(form)).toBe('{"type":"email.send","max_reclaims":null,"retry":{"limit":7},"priority":"high","delay":"10m","tags":{"tenant":"acme","seven":null},"idempotency_key":"k 1","hold":true,"payload":{"n":12345678901234567890}}');
+  expect(parseTags("a=b=c, d")).toEqual({ a: "b=c", d: null });
+  expect(policyDifference({ retry: { limit: 5, counts: "starts" }, lease: "30s", fencing: "x" }, { retry: { limit: 3, counts: "starts" }, lease: "30s", fencing: "y" })).toEqual({ retry: { limit: 5 } });
+  expect(() => commandOf({ ...form, policy: "{" })).toThrow(SyntaxError);
 });
 
 const node = (ref: string, state: Member["state"], after: string[] = []): Member => ({ ref, id: ref, state, queue: "q", type: ref.split("-")[0]!, after, after_any: [] });

@@ -13,9 +13,15 @@ export interface Resource<T> {
   reload: () => void;
 }
 
+/** How long a live update waits, so that two loads are at least `every` apart. */
+export function delayOf(every: number, sinceLoad: number): number {
+  return Math.max(0, every - sinceLoad);
+}
+
 /**
  * Loads `load` for `key`. A new key drops the old data. `every` is the least time between two
- * loads that live updates cause; `null` loads once.
+ * loads that live updates cause; `null` loads once. An update that comes sooner is not lost: it
+ * loads when the time has passed.
  */
 export function useResource<T>(key: string | null, load: (signal: AbortSignal) => Promise<T>, every: number | null = 0): Resource<T> {
   const [result, setResult] = useState<{ key: string | null; data: T | null; error: ApiError | null }>({ key, data: null, error: null });
@@ -59,14 +65,24 @@ export function useResource<T>(key: string | null, load: (signal: AbortSignal) =
   useEffect(() => {
     if (every === null) return;
     let first = true;
-    return revision.subscribe(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const update = () => {
+      timer = undefined;
+      if (!tokenWanted.value) fetchNow();
+    };
+    const stop = revision.subscribe(() => {
       if (first) {
         first = false;
         return;
       }
-      if (tokenWanted.value || Date.now() - lastLoad.current < every) return;
-      fetchNow();
+      const delay = delayOf(every, Date.now() - lastLoad.current);
+      if (delay === 0) update();
+      else timer ??= setTimeout(update, delay);
     });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
   }, [every]);
 
   const isPresent = result.key === key;

@@ -1,57 +1,45 @@
-// Series for the charts. The server's own are used where it offers them; otherwise the page keeps
-// what it has read since it was opened, and says so.
+// Series for charts, from `GET /v1/stats?window=`: counted by the server, kept by it for a day.
 
-import { signal } from "@preact/signals";
-import { ApiError, get, query } from "./api";
-import type { Json, Queue, Stats } from "./types";
+import { get, query } from "./api";
+import { useResource, type Resource } from "./resource";
+import { parseDuration } from "./format";
+import type { Info, Point, Stats } from "./types";
 
-/** Columns over time; `at` is in milliseconds. A missing value is `null`. */
-export interface Series {
-  at: number[];
-  submitted: (number | null)[];
-  completed: (number | null)[];
-  failed: (number | null)[];
+type Column = (number | null)[];
+
+/** Columns over time. A missing value is `null`. */
+export interface Columns {
+  /** Per second. */
+  submitted: Column;
+  completed: Column;
+  failed: Column;
   /** Failed attempts as a share of all that ended, in percent. */
-  failedShare: (number | null)[];
-  /** Waiting jobs of each queue. */
-  depth: Record<string, (number | null)[]>;
-  /** Age of the oldest ready job, in seconds. */
-  oldest: (number | null)[];
-  /** Quantiles of the wait before the start, in seconds; only from the server. */
-  wait: { p50: (number | null)[]; p95: (number | null)[]; p99: (number | null)[] } | null;
-  source: "server" | "page";
+  failedShare: Column;
+  /** Waiting jobs, running jobs and dead letters. */
+  depth: Column;
+  slots: Column;
+  deadLetters: Column;
+  /** Quantiles in seconds. */
+  wait: Quantiles;
+  run: Quantiles;
 }
+export interface Quantiles { p50: Column; p95: Column; p99: Column }
+export interface Series { at: number[]; window: number; totals: Columns; queues: Record<string, Columns>; since: number; leftOff: number }
 
-interface Sample {
-  at: number;
-  totals: { submitted: number; completed: number; failed: number };
-  queues: Record<string, { completed: number; failed: number; depth: number }>;
-  oldest: number | null;
-}
+/** A range of the charts: its name, window and step. */
+export interface Range { name: string; window: string; step: string; seconds: number }
+export const RANGES: Range[] = [
+  { name: "5 min", window: "5m", step: "5s", seconds: 5 }, { name: "15 min", window: "15m", step: "30s", seconds: 30 }, { name: "1 h", window: "1h", step: "30s", seconds: 30 },
+  { name: "6 h", window: "6h", step: "3m", seconds: 180 }, { name: "24 h", window: "24h", step: "10m", seconds: 600 },
+];
+export const HOUR = RANGES[2]!;
+export const DAY = RANGES.at(-1)!;
 
-const SAMPLES_MAX = 3_600;
-const samples: Sample[] = [];
-/** Grows with every sample. */
-export const sampleCount = signal(0);
-
-/** Keeps one reading of the figures. */
-export function recordSample(at: number, stats: Stats, queues: Queue[]): void {
-  const of: Sample["queues"] = {};
-  for (const [name, queue] of Object.entries(stats.queues)) {
-    const depth = (queue.counts.scheduled ?? 0) + (queue.counts.delayed ?? 0) + (queue.counts.pending ?? 0) + (queue.counts.retrying ?? 0);
-    of[name] = { completed: queue.since_start.completed, failed: queue.since_start.failed, depth };
-  }
-  const now = Date.parse(stats.now);
-  const ages = queues.flatMap((queue) => (queue.oldest_scheduled_at ? [(now - Date.parse(queue.oldest_scheduled_at)) / 1000] : []));
-  const { submitted, completed, failed } = stats.totals.since_start;
-  samples.push({ at, totals: { submitted, completed, failed }, queues: of, oldest: ages.length ? Math.max(0, ...ages) : 0 });
-  if (samples.length > SAMPLES_MAX) samples.splice(0, samples.length - SAMPLES_MAX);
-  sampleCount.value += 1;
-}
-
-/** Rate between two readings of a counter; `null` after a restart of the server. */
-export function rate(before: number, after: number, milliseconds: number): number | null {
-  return after < before || milliseconds <= 0 ? null : ((after - before) * 1000) / milliseconds;
+/** The smallest range that shows all that a server has counted, at most `largest`. */
+export function rangeOf(info: Info | null, largest: Range): Range {
+  const uptime = info ? parseDuration(info.uptime) : null;
+  if (uptime === null) return largest;
+  return RANGES.slice(0, RANGES.indexOf(largest)).find((range) => parseDuration(range.window)! >= uptime) ?? largest;
 }
 
 /** Failed attempts in percent of all ended attempts; `null` if none ended. */
@@ -60,111 +48,67 @@ export function share(failed: number | null, completed: number | null): number |
   return failed + completed > 0 ? (100 * failed) / (failed + completed) : 0;
 }
 
-/** Readings at least `step` apart, so that rates are not of single moments. */
-function thin(step: number): Sample[] {
-  const kept: Sample[] = [];
-  for (const sample of samples) if (!kept.length || sample.at - kept[kept.length - 1]!.at >= step) kept.push(sample);
-  const last = samples[samples.length - 1];
-  if (last && kept[kept.length - 1] !== last && kept.length > 1) kept[kept.length - 1] = last;
-  return kept;
-}
-
-/** Series of the readings of this page. */
-export function pageSeries(): Series {
-  const span = samples.length ? samples[samples.length - 1]!.at - samples[0]!.at : 0;
-  const kept = thin(Math.max(1_900, span / 150));
-  const names = new Set(kept.flatMap((sample) => Object.keys(sample.queues)));
-  const series: Series = { at: [], submitted: [], completed: [], failed: [], failedShare: [], depth: {}, oldest: [], wait: null, source: "page" };
-  for (const name of names) series.depth[name] = [];
-  kept.forEach((sample, index) => {
-    const before = kept[index - 1];
-    const delta = (key: "submitted" | "completed" | "failed") => (before ? rate(before.totals[key], sample.totals[key], sample.at - before.at) : null);
-    series.at.push(sample.at);
-    const [submitted, completed, failed] = [delta("submitted"), delta("completed"), delta("failed")];
-    series.submitted.push(submitted);
-    series.completed.push(completed);
-    series.failed.push(failed);
-    series.failedShare.push(share(failed, completed));
-    series.oldest.push(sample.oldest);
-    for (const name of names) series.depth[name]!.push(sample.queues[name]?.depth ?? null);
-  });
-  return series;
-}
-
-/** Series of one queue for a sparkline. */
-export function queueSpark(name: string): { completed: (number | null)[]; share: (number | null)[] } {
-  const span = samples.length ? samples[samples.length - 1]!.at - samples[0]!.at : 0;
-  const kept = thin(Math.max(1_900, span / 40));
-  const completed: (number | null)[] = [];
-  const shares: (number | null)[] = [];
-  kept.forEach((sample, index) => {
-    const before = kept[index - 1]?.queues[name];
-    const after = sample.queues[name];
-    if (!before || !after) return;
-    const time = sample.at - kept[index - 1]!.at;
-    const [done, failed] = [rate(before.completed, after.completed, time), rate(before.failed, after.failed, time)];
-    completed.push(done);
-    shares.push(share(failed, done));
-  });
-  return { completed, share: shares };
-}
-
-type Point = { [key: string]: Json };
-
-/** Points of a series of the server, given as points or as columns. */
-function points(series: Json | undefined): Point[] | null {
-  if (Array.isArray(series)) return series as Point[];
-  if (!series || typeof series !== "object") return null;
-  if (Array.isArray(series.points)) return series.points as Point[];
-  const at = series.at;
-  if (!Array.isArray(at)) return null;
-  return at.map((time, index) => Object.fromEntries(Object.entries(series).map(([key, column]) => [key, key === "at" ? time : Array.isArray(column) ? column[index]! : null])));
-}
-
-const numeric = (value: Json | undefined): number | null => (typeof value === "number" ? value : null);
-
-function quantile(point: Point, name: string): number | null {
-  const wait = point.wait;
-  const nested = wait && typeof wait === "object" && !Array.isArray(wait) ? numeric(wait[name]) : null;
-  return nested ?? numeric(point[`wait_${name}`]);
-}
-
-/** Reads the answer of `GET /v1/stats?window=`; `null` if it has no series. */
-export function serverSeries(stats: Stats): Series | null {
-  const totals = points(stats.totals.series ?? (stats.series && typeof stats.series === "object" && !Array.isArray(stats.series) ? stats.series.totals : stats.series));
-  if (!totals?.length) return null;
-  const column = (name: string) => totals.map((point) => numeric(point[name]));
-  const depth: Series["depth"] = {};
-  for (const [name, queue] of Object.entries(stats.queues)) {
-    const own = points(queue.series);
-    if (own) depth[name] = totals.map((_, index) => numeric(own[index]?.depth));
-  }
-  if (!Object.keys(depth).length) depth[""] = column("depth");
-  const [completed, failed] = [column("completed"), column("failed").some((value) => value !== null) ? column("failed") : column("failed_attempts")];
+/**
+ * Values of points as columns at the instants `at`. Counts become rates; an interval that has
+ * hardly begun has none.
+ */
+export function columns(points: Point[], at: number[], step: number, now: number): Columns {
+  const byTime = new Map(points.map((point) => [Date.parse(point.at), point]));
+  const found = at.map((time) => byTime.get(time) ?? null);
+  const seconds = at.map((time) => Math.min(step, Math.max(0, (now - time) / 1000)));
+  const rate = (name: "submitted" | "completed" | "failed"): Column => found.map((point, index) => (point && seconds[index]! >= step / 3 ? point[name] / seconds[index]! : null));
+  const level = (name: "depth" | "slots" | "dead_letters"): Column => found.map((point) => point?.[name] ?? null);
+  const quantile = (name: "wait" | "run", of: "p50" | "p95" | "p99"): Column => found.map((point) => point?.[name]?.[of] ?? null);
+  const quantiles = (name: "wait" | "run"): Quantiles => ({ p50: quantile(name, "p50"), p95: quantile(name, "p95"), p99: quantile(name, "p99") });
   return {
-    at: totals.map((point) => Date.parse(String(point.at))),
-    submitted: column("submitted"),
-    completed,
-    failed,
-    failedShare: completed.map((value, index) => share(failed[index] ?? null, value)),
-    depth,
-    oldest: column("oldest"),
-    wait: { p50: totals.map((point) => quantile(point, "p50")), p95: totals.map((point) => quantile(point, "p95")), p99: totals.map((point) => quantile(point, "p99")) },
-    source: "server",
+    submitted: rate("submitted"), completed: rate("completed"), failed: rate("failed"), failedShare: found.map((point) => (point ? share(point.failed, point.completed) : null)),
+    depth: level("depth"), slots: level("slots"), deadLetters: level("dead_letters"), wait: quantiles("wait"), run: quantiles("run"),
   };
 }
 
-let isOffered: boolean | null = null;
+/** Reads the answer of the server. With a queue, the totals are those of the queue. */
+export function readSeries(stats: Stats, range: Range, queue: string | null): Series {
+  const now = Date.parse(stats.now);
+  const points = (queue === null ? stats.totals : stats.queues[queue])?.series ?? [];
+  const at = points.map((point) => Date.parse(point.at));
+  const queues: Series["queues"] = {};
+  for (const [name, queue] of Object.entries(stats.queues)) if (queue.series?.length) queues[name] = columns(queue.series, at, range.seconds, now);
+  return { at, window: range.seconds * at.length, totals: columns(points, at, range.seconds, now), queues, since: Date.parse(stats.series?.since ?? stats.now), leftOff: stats.series?.queues_left_off ?? 0 };
+}
 
-/** Loads the series of the server; `null` where it has none. */
-export async function loadSeries(window: string, step: string, queue: string | null): Promise<Series | null> {
-  if (isOffered === false) return null;
-  try {
-    const found = serverSeries(await get<Stats>(`v1/stats${query({ window, step, queue })}`));
-    isOffered = found !== null;
-    return found;
-  } catch (error) {
-    if (error instanceof ApiError && (error.status === 400 || error.status === 404)) isOffered = false;
-    return null;
-  }
+/** The last known value of a column. */
+export function last(column: Column): number | null {
+  return column.findLast((value) => value !== null) ?? null;
+}
+
+/** The mean of the known values in a part of a column; `null` if there are none. */
+function mean(column: Column, from: number, to: number): number | null {
+  const known = column.slice(Math.floor(column.length * from), Math.ceil(column.length * to)).filter((value): value is number => value !== null);
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
+
+/** First and last level of a column, each as the mean of a sixth of it; `null` for short columns. */
+export function trend(column: Column): { before: number; after: number } | null {
+  if (column.length < 12) return null;
+  const [before, after] = [mean(column, 0, 1 / 6), mean(column, 5 / 6, 1)];
+  return before === null || after === null ? null : { before, after };
+}
+
+/** How often a range is read again: its points move slowly, and its answer is large. */
+function every(range: Range): number {
+  return Math.min(30_000, Math.max(2_500, range.seconds * 500));
+}
+
+const known = new Map<string, Series>();
+
+/** The series of a range, of one queue or of all. The last answer is shown while a page loads. */
+export function useSeries(range: Range, queue: string | null): Resource<Series> {
+  const key = `${range.window} ${queue ?? ""}`;
+  const load = async () => {
+    const series = readSeries(await get<Stats>(`v1/stats${query({ window: range.window, step: range.step, queue })}`), range, queue);
+    known.set(key, series);
+    return series;
+  };
+  const resource = useResource<Series>(key, load, every(range));
+  return { ...resource, data: resource.data ?? known.get(key) ?? null };
 }

@@ -15,6 +15,11 @@ export function flatten(settings: Json, prefix = ""): Setting[] {
   });
 }
 
+/** Whether a path is another one, or below it. */
+export function isUnder(path: string, other: string): boolean {
+  return path === other || path.startsWith(`${other}.`);
+}
+
 /** The text of a value in the editor. */
 export function write(value: Json): string {
   if (value === null) return "null";
@@ -56,4 +61,15 @@ export function without(settings: { [key: string]: Json }, path: string): { [key
   if (!rest.length || !isObject(inner)) return others;
   const left = without(inner, rest.join("."));
   return Object.keys(left).length ? { ...others, [first]: left } : others;
+}
+
+/** A text is a new value; `null` goes back to the value of the profile. */
+export type Changes = Record<string, string | null>;
+export type Settings = { [key: string]: Json };
+
+/** The overrides after the changes: what is not mentioned stays as it is. */
+export function overridesAfter(overrides: Settings, settings: Json, changes: Changes): Settings {
+  let result = overrides;
+  for (const [path, text] of Object.entries(changes)) result = text === null ? without(result, path) : set(result, path, read(text, at(settings, path)));
+  return result;
 }

@@ -20,6 +20,13 @@ export function outcomeState(outcome: string | null): string {
   }
 }
 
+const ATTEMPTS_KEPT = 100;
+
+/** The name of an attempt: its place among all. The server's number starts again after a requeue. */
+export function attemptName(attempts: Attempt[], index: number): number {
+  return attempts.length < ATTEMPTS_KEPT ? index + 1 : attempts[index]!.number;
+}
+
 /** The instant of the last requeue, or `null`. */
 export function lastRequeue(history: Transition[]): number | null {
   const found = history.filter((entry) => entry.cause === "requeue").at(-1);
@@ -35,8 +42,8 @@ export function buildTimeline(job: Job, history: Transition[], attempts: Attempt
     const next = history[index + 1];
     return { state: entry.to, from: Date.parse(entry.at), to: next ? Date.parse(next.at) : end, isOpen: !next && !isEnded };
   }).filter((span) => (since === null || span.to >= since) && (span.to > span.from || span.isOpen));
-  const runs: Run[] = attempts.map((attempt) => ({
-    number: attempt.number, from: Date.parse(attempt.started_at), to: attempt.ended_at ? Date.parse(attempt.ended_at) : now, outcome: attempt.outcome, code: attempt.error?.code ?? attempt.error?.category ?? null, worker: attempt.worker,
+  const runs: Run[] = attempts.map((attempt, index) => ({
+    number: attemptName(attempts, index), from: Date.parse(attempt.started_at), to: attempt.ended_at ? Date.parse(attempt.ended_at) : now, outcome: attempt.outcome, code: attempt.error?.code ?? attempt.error?.category ?? null, worker: attempt.worker,
   })).filter((run) => since === null || run.to >= since);
   const events: Mark[] = history.filter((entry, index) => EVENTS.has(entry.cause) && !(entry.cause === "submit" && index <= 1)).map((entry) => ({ at: Date.parse(entry.at), state: entry.to, text: word(entry.cause) })).filter((mark) => since === null || mark.at >= since);
   const sent: Mark[] = deliveries.flatMap((delivery) => delivery.attempts.map((attempt, index) => {

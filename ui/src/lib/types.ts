@@ -27,22 +27,35 @@ export interface Attempt {
 }
 export interface Transition { from: State | null; to: State; at: string; cause: string }
 export interface Reason {
-  code: string; queue?: string; count?: number; after?: string[]; after_any?: string[]; at?: string; failures?: number; ahead?: number;
+  code: string; text: string; queue?: string; count?: number; after?: string[]; after_any?: string[]; at?: string; failures?: number; ahead?: number;
   last_seen_at?: string | null; types?: string[]; limit?: number; worker?: string | null; started_at?: string | null; expires_at?: string | null;
 }
 export interface ServerAction { label: string; method: string; path: string; body?: Json }
 export interface Why {
-  state: State; runnable: boolean; reasons: Reason[]; ahead: number | null; error?: ErrorView | null;
+  state: State; summary: string; runnable: boolean; reasons: Reason[]; ahead: number | null; error?: ErrorView | null;
   action?: (ServerAction & { job?: string }) | null; requeued_as?: string | null;
 }
 export interface Settings {
   retry?: { limit?: number; counts?: string };
   execution_timeout?: string; lease?: string; wait_target?: string | null; manual_requeue?: string;
 }
-export interface Queue { name: string; profile: string; settings: Settings; paused: boolean; counts: Counts; oldest_scheduled_at: string | null }
+export interface Queue {
+  name: string; profile: string; settings: Settings; overrides: { [key: string]: Json }; locked: string[]; paused: boolean; counts: Counts;
+  oldest_scheduled_at: string | null;
+}
+/** Who calls, by its token. Without tokens on the server, the id is null and everything is allowed. */
+export interface Self { id: string | null; name: string | null; actions: string[]; queues: string[]; expires_at: string | null }
 export interface Rates { submitted: number; claimed: number; completed: number; failed: number }
-export interface QueueStats { counts: Counts; rates: Rates; since_start: Rates; series?: Json }
-export interface Stats { now: string; totals: QueueStats; queues: Record<string, QueueStats>; series?: Json }
+interface Quantile { p50: number; p95: number; p99: number }
+export interface Point {
+  at: string; submitted: number; completed: number; failed: number; depth: number; ready: number; slots: number; dead_letters: number;
+  wait: Quantile | null; run: Quantile | null;
+}
+export interface QueueStats { counts: Counts; rates: Rates; since_start: Rates; series?: Point[] }
+export interface Stats {
+  now: string; totals: QueueStats; queues: Record<string, QueueStats>;
+  series?: { window: string; step: string; since: string; queues_left_off: number };
+}
 export interface Worker {
   name: string; directive: "run" | "quiet" | "stop"; version: string | null; types: string[]; queues: string[]; running: number;
   waiting?: number; last_seen_at: string;
@@ -82,11 +95,14 @@ export interface AttentionItem {
   facts: Record<string, Json>; action: ServerAction | null;
 }
 export interface Group {
-  id: string; code: string | null; shape: string; count: number; last_hour?: number; first_at: string; last_at: string; types: string[];
-  example: string; approximate?: boolean; queues?: string[]; ids?: string[];
+  id: string; code: string | null; shape: string; count: number; last_hour: number; first_at: string; last_at: string; types: string[]; queues: string[];
+  example: string;
 }
+export interface CanaryJob { id: string; state: State | null; error_code: string | null }
+export interface Canary { size: number; jobs: CanaryJob[]; ended: number; outcomes: Record<string, number>; continued_at: string | null }
 export interface Operation {
-  id: string; action: string; state: "running" | "waiting" | "stopped" | "done"; matched: number; changed: number; refused: number; remaining: number;
-  canary?: Json; created_at?: string; undo_until?: string | null;
+  id: string; action: "requeue" | "cancel" | "delete" | "run_now"; filter: Record<string, string>; rate: number | null; dry_run: boolean;
+  state: "running" | "waiting" | "stopped" | "done"; matched: number; counted: boolean; changed: number; refused: number; remaining: number;
+  refusals: Record<string, number>; canary: Canary | null; created_at: string; updated_at: string; ended_at: string | null; next_at: string | null;
+  undo_until: string | null; undo: null | { state: "running" | "done"; at: string; undone: number; kept: number };
 }
-export interface BulkResult { matched: number; changed: number; more: boolean }

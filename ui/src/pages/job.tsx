@@ -12,7 +12,7 @@ import { compact, member, parseExact } from "../lib/exact-json";
 import { clock, duration, parseDuration } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { link } from "../lib/router";
-import { buildTimeline, lastRequeue, outcomeState } from "../lib/timeline";
+import { attemptName, buildTimeline, lastRequeue, outcomeState } from "../lib/timeline";
 import type { Attempt, Delivery, Job, Transition, Why } from "../lib/types";
 import { t } from "../strings";
 
@@ -48,9 +48,14 @@ async function load(id: string): Promise<Loaded> {
   return { job, raw: rawValues(text), attempts: attempts.attempts, history: history.history, why, deliveries };
 }
 
-function Facts({ job }: { job: Job }) {
+/** How many attempts the policy allows, or `null`. */
+function limitOf(job: Job): number | null {
   const limit = job.policy.retry?.limit;
-  const of = limit !== undefined ? (job.policy.retry?.counts === "retries" ? limit + 1 : limit) : null;
+  return limit === undefined ? null : job.policy.retry?.counts === "retries" ? limit + 1 : limit;
+}
+
+function Facts({ job }: { job: Job }) {
+  const of = limitOf(job);
   const first: [string, string | null] = job.state === "retrying" ? [t.job.nextAttempt, job.run_at] : job.state === "running" ? [t.job.started, job.started_at] : job.completed_at ? [t.job.ended, job.completed_at] : job.run_at ? [t.job.dueAt, job.run_at] : [t.job.readySince, job.scheduled_at];
   return (
     <section class="card">
@@ -73,7 +78,7 @@ function TimelineCard({ data }: { data: Loaded }) {
   const line = buildTimeline(data.job, data.history, data.attempts, data.deliveries, now.value, isSince ? requeued : null, (cause) => t.job.cause[cause] ?? cause);
   return (
     <section class="card" aria-labelledby="timeline">
-      <div class="card-head"><h2 id="timeline">{t.job.timeline}</h2><span class="faint num">{clock(line.from)} – {clock(line.to)}</span>
+      <div class="card-head"><h2 id="timeline">{t.job.timeline}</h2><span class="faint num hide-sm">{clock(line.from)} – {clock(line.to)}</span>
         <div class="right"><span class="hide-sm">{t.time.utc}</span>{requeued !== null ? <div class="seg" role="group" aria-label={t.job.timeline}><button type="button" aria-pressed={!isSince} onClick={() => setSince(false)}>{t.job.all}</button><button type="button" aria-pressed={isSince} onClick={() => setSince(true)}>{t.job.sinceRequeue}</button></div> : null}</div>
       </div>
       <Lanes line={line} />
@@ -81,20 +86,21 @@ function TimelineCard({ data }: { data: Loaded }) {
   );
 }
 
-function AttemptsCard({ attempts }: { attempts: Attempt[] }) {
+function AttemptsCard({ attempts, limit }: { attempts: Attempt[]; limit: number | null }) {
   return (
     <section class="card">
       <div class="card-head"><h2>{t.job.attempts}</h2>{attempts.length ? <span class="count">{attempts.length}</span> : null}</div>
       {attempts.length ? (
         <div class="scroll-x"><table class="table dense attempts-table">
-          <thead><tr><th scope="col">{t.job.attempt}</th><th scope="col">{t.job.outcome}</th><th scope="col" class="hide-sm">{t.job.worker}</th><th scope="col" class="r hide-sm">{t.job.ran}</th><th scope="col">{t.job.error}</th><th scope="col" class="r">{t.job.endedAt}</th></tr></thead>
-          <tbody>{[...attempts].reverse().map((attempt) => (
+          <thead><tr><th scope="col">{t.job.attempt}</th><th scope="col">{t.job.outcome}</th><th scope="col" class="hide-sm">{t.job.worker}</th><th scope="col" class="r hide-sm">{t.job.ran}</th><th scope="col">{t.job.error}</th><th scope="col" class="r hide-sm">{t.job.then}</th><th scope="col" class="r">{t.job.endedAt}</th></tr></thead>
+          <tbody>{attempts.map((attempt, index) => ({ attempt, index })).reverse().map(({ attempt, index }) => (
             <tr key={attempt.id}>
-              <td><b>#{attempt.number}</b></td>
+              <td><b>#{attemptName(attempts, index)}</b> {limit ? <span class="faint">{t.job.of(attempt.number, limit)}</span> : null}</td>
               <td><StateWord state={outcomeState(attempt.outcome)} word={attempt.outcome ? (t.outcome[attempt.outcome] ?? attempt.outcome) : t.job.running} /></td>
               <td class="hide-sm"><code>{attempt.worker ?? t.time.none}</code></td>
               <td class="r hide-sm">{duration((attempt.ended_at ? Date.parse(attempt.ended_at) : now.value) - Date.parse(attempt.started_at))}</td>
-              <td class="fill trunc" title={attempt.error?.message}>{attempt.error ? <><code>{attempt.error.code ?? attempt.error.category}</code> {attempt.error.message}</> : null}{attempt.next_delay && (parseDuration(attempt.next_delay) ?? 0) > 0 ? <span class="faint"> {t.job.delay(attempt.next_delay)}</span> : null}</td>
+              <td class="fill trunc" title={attempt.error?.message}>{attempt.error ? <><code>{attempt.error.code ?? attempt.error.category}</code> {attempt.error.message}</> : null}</td>
+              <td class="r hide-sm muted">{attempt.next_delay && (parseDuration(attempt.next_delay) ?? 0) > 0 ? duration(parseDuration(attempt.next_delay)!) : ""}</td>
               <td class="r muted">{attempt.ended_at ? <Time at={attempt.ended_at} mode="clock" /> : t.time.none}</td>
             </tr>
           ))}</tbody>
@@ -143,7 +149,6 @@ function DataCard({ data }: { data: Loaded }) {
 function MoreCard({ job, deliveries }: { job: Job; deliveries: Delivery[] }) {
   const rows: [string, preact.ComponentChildren][] = [];
   const add = (name: string, value: preact.ComponentChildren, isKnown: unknown = value) => isKnown && rows.push([name, value]);
-  add(t.job.id, <span class="idline"><code>{job.id}</code><CopyButton text={job.id} /></span>);
   add(t.job.seq, <span class="num">{job.seq}</span>);
   add(t.job.updated, <Time at={job.updated_at} />);
   if (job.lease) add(t.job.worker, <code>{job.lease.worker ?? t.time.none}</code>), add(t.job.lease, <Time at={job.lease.expires_at} />);
@@ -179,7 +184,7 @@ export function JobPage({ id }: { id: string }) {
       <Facts job={job} />
       <TimelineCard data={data} />
       <div class="cols">
-        <div class="stackcol"><AttemptsCard attempts={data.attempts} /><DataCard data={data} /></div>
+        <div class="stackcol"><AttemptsCard attempts={data.attempts} limit={limitOf(job)} /><DataCard data={data} /></div>
         <div class="stackcol">{data.why ? <WhyCard job={job} why={data.why} /> : null}<MoreCard job={job} deliveries={data.deliveries} /></div>
       </div>
     </main>

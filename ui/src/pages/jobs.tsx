@@ -6,15 +6,16 @@ import { BulkBar } from "../components/bulk-bar";
 import { isTyping } from "../components/keys";
 import { get, mayOffer, query } from "../lib/api";
 import { queues, stats } from "../lib/app";
-import { canBulk } from "../lib/bulk";
+import { canOperate } from "../lib/operations";
 import { activeFilters, parseFilter, wordOf } from "../lib/filters";
 import { duration } from "../lib/format";
 import { useResource } from "../lib/resource";
+import { holdRows, moveCursor } from "../lib/rows";
 import { link, open, route, setQuery } from "../lib/router";
 import { STATES, type Counts, type Job, type Jobs } from "../lib/types";
 import { overlay, toast } from "../lib/ui";
 import { removeView, savedViews, saveView } from "../lib/views";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const FIELDS = "id,queue,type,state,priority,attempt,policy,tags,error,created_at,started_at,attempt_ended_at,run_at,waiting_on,workflow,actions,counters";
 const PAGE = 100;
@@ -63,7 +64,7 @@ function FilterBar({ filters }: { filters: Record<string, string> }) {
         {Object.entries(filters).map(([parameter, value]) => (
           <span class="chip" key={parameter}><span class="k">{wordOf(parameter)}</span><span class="v trunc" title={value}>{value}</span><button type="button" aria-label={t.jobsPage.remove(wordOf(parameter))} onClick={() => setQuery({ [parameter]: null, cursor: null })}><Icon name="x" /></button></span>
         ))}
-        <input value={text} placeholder={Object.keys(filters).length ? "" : t.jobsPage.filterHint} aria-label={t.jobsPage.filterLabel} title={t.jobsPage.filterHint} onInput={(event) => setText(event.currentTarget.value)} list="filter-words" />
+        <input value={text} placeholder={Object.keys(filters).length ? t.jobsPage.filterShort : t.jobsPage.filterHint} aria-label={t.jobsPage.filterLabel} title={t.jobsPage.filterHint} onInput={(event) => setText(event.currentTarget.value)} list="filter-words" />
         <datalist id="filter-words">{(queues.value ?? []).map((queue) => <option key={queue.name} value={`queue:${queue.name}`} />)}</datalist>
       </form>
       {name === null ? <Button icon="bookmark" onClick={() => setName("")}>{t.jobsPage.save}</Button> : (
@@ -96,13 +97,13 @@ function ranFor(job: Job): string {
   return duration(Date.parse(job.attempt_ended_at) - Date.parse(job.started_at));
 }
 
-interface RowProps { job: Job; isSelected: boolean; isCurrent: boolean; index: number; select: () => void }
+interface RowProps { job: Job; isSelected: boolean; isCurrent: boolean; select: () => void }
 
-function Row({ job, isSelected, isCurrent, index, select }: RowProps) {
+function Row({ job, isSelected, isCurrent, select }: RowProps) {
   const limit = job.policy?.retry?.limit;
   const attempts = limit !== undefined && job.policy?.retry?.counts === "retries" ? limit + 1 : limit;
   return (
-    <tr class={`${isSelected ? "sel" : ""} ${isCurrent ? "cur" : ""}`} data-row={index}>
+    <tr class={`${isSelected ? "sel" : ""} ${isCurrent ? "cur" : ""}`} data-row={job.id}>
       <td><input class="check" type="checkbox" checked={isSelected} aria-label={`${t.jobsPage.select} ${job.type} ${job.id.slice(0, 8)}`} onChange={select} /></td>
       <td class="hide-sm"><StateWord state={job.state} /></td>
       <td class="jobcell"><span class="only-sm"><Glyph state={job.state} title={t.state[job.state] ?? job.state} /></span> <a class="jobname" href={link(["jobs", job.id])}><code>{job.type}</code> <span class="job-id">{job.id.slice(0, 8)}</span></a><span class="sub2 only-sm"><Reason job={job} /></span></td>
@@ -117,34 +118,51 @@ function Row({ job, isSelected, isCurrent, index, select }: RowProps) {
   );
 }
 
-/** Keys of the table: j and k move, x selects, Enter opens. */
-function useRowKeys(rows: Job[], toggle: (id: string) => void): number {
-  const [current, setCurrent] = useState(-1);
-  const state = useRef({ rows, current, toggle });
-  state.current = { rows, current, toggle };
+interface Cursor { current: string | null; rows: Job[]; toggle: (job: Job) => void; move: (id: string | null) => void }
+
+/** Keys of the table: j and k move, x selects, Enter opens, Escape leaves the row. */
+function useRowKeys(cursor: Cursor): void {
+  const state = useRef(cursor);
+  state.current = cursor;
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || overlay.value || document.querySelector("[role=dialog]")) return;
-      const now = state.current;
+      const { current, rows, toggle, move } = state.current;
       const step = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;
       if (step) {
-        const next = Math.max(0, Math.min(now.rows.length - 1, now.current + step));
-        setCurrent(next);
-        document.querySelector(`[data-row="${next}"]`)?.scrollIntoView({ block: "nearest" });
+        const next = moveCursor(rows, current, step);
+        move(next);
+        if (next) document.querySelector(`[data-row="${CSS.escape(next)}"]`)?.scrollIntoView({ block: "nearest" });
       }
-      const job = now.rows[now.current];
-      if (event.key === "x" && job) now.toggle(job.id);
+      if (event.key === "Escape") move(null);
+      const job = rows.find((row) => row.id === current);
+      if (event.key === "x" && job) toggle(job);
       if (event.key === "Enter" && job && (event.target === document.body || (event.target as HTMLElement).id === "content")) open(link(["jobs", job.id]));
     };
     document.addEventListener("keydown", onKeyDown);
     return () => document.removeEventListener("keydown", onKeyDown);
   }, []);
-  return current;
+}
+
+interface Held { rows: Job[]; waiting: number; take: () => void }
+
+/** The rows of a page. While `isHeld` no row moves: new ones are counted, and wait for `take`. */
+function useRows(key: string, fresh: Job[], isHeld: boolean): Held {
+  const shown = useRef<{ key: string; rows: Job[] }>({ key, rows: [] });
+  const [, setRound] = useState(0);
+  if (shown.current.key !== key || !isHeld || !shown.current.rows.length) shown.current = { key, rows: fresh };
+  const held = holdRows(shown.current.rows, fresh);
+  shown.current.rows = held.rows;
+  const take = () => {
+    shown.current = { key, rows: fresh };
+    setRound((round) => round + 1);
+  };
+  return { ...held, take };
 }
 
 function EmptyJobs({ filters, state }: { filters: Record<string, string>; state: string }) {
   const names = [...Object.keys(filters).map(wordOf), ...(state ? [t.common.state] : [])];
-  if (!names.length) return <Empty icon="jobs" title={t.jobsPage.emptyNone} text={t.jobsPage.emptyNoneText} command={`longshore submit -t email.send -p '{"to":"ann"}'`} />;
+  if (!names.length) return <Empty icon="jobs" title={t.jobsPage.emptyNone} text={t.jobsPage.emptyNoneText} command={COMMANDS.submit} />;
   const last = names[names.length - 1]!;
   return <Empty icon="search" title={t.jobsPage.emptyTitle} text={t.jobsPage.emptyFilter(last)}><Button onClick={() => (state ? setQuery({ state: null }) : setQuery({ [Object.keys(filters).at(-1)!]: null }))}>{t.jobsPage.remove(last)}</Button></Empty>;
 }
@@ -156,23 +174,27 @@ export function JobsPage() {
   const filters = activeFilters(parameters);
   const key = query({ ...filters, state, cursor });
   const list = useResource<Jobs>(key || "all", () => get<Jobs>(`v1/jobs${query({ ...filters, state, cursor, limit: PAGE, fields: FIELDS })}`));
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [selected, setSelected] = useState<ReadonlyMap<string, Job>>(new Map());
   const [isAll, setAll] = useState(false);
-  useEffect(() => (setSelected(new Set()), setAll(false)), [key]);
-  // New rows wait while rows are selected or the cursor is in use: nothing moves under the pointer.
-  const rows = list.data?.jobs ?? [];
-  const toggle = (id: string) => {
+  const [matched, setMatched] = useState<number | null>(null);
+  const [current, setCurrent] = useState<string | null>(null);
+  const [isOver, setOver] = useState(false);
+  useEffect(() => (setSelected(new Map()), setAll(false), setCurrent(null)), [key]);
+  // Nothing moves under the pointer, the cursor or a selection.
+  const { rows, waiting, take } = useRows(key, list.data?.jobs ?? [], isOver || current !== null || selected.size > 0);
+  const toggle = (job: Job) => {
     setAll(false);
     setSelected((old) => {
-      const next = new Set(old);
-      if (!next.delete(id)) next.add(id);
+      const next = new Map(old);
+      if (!next.delete(job.id)) next.set(job.id, job);
       return next;
     });
   };
-  const current = useRowKeys(rows, toggle);
-  const chosen = rows.filter((job) => selected.has(job.id));
-  const areAllSelected = rows.length > 0 && chosen.length === rows.length;
-  const selectPage = () => (setAll(false), setSelected(areAllSelected ? new Set() : new Set(rows.map((job) => job.id))));
+  useRowKeys({ current, rows, toggle, move: setCurrent });
+  // A selected job stays selected after it has left the page.
+  const chosen = [...selected.values()].map((job) => rows.find((row) => row.id === job.id) ?? job);
+  const areAllSelected = rows.length > 0 && rows.every((job) => selected.has(job.id));
+  const selectPage = () => (setAll(false), setSelected(areAllSelected ? new Map() : new Map(rows.map((job) => [job.id, job]))));
   const counts = filters.queue ? (stats.value?.queues[filters.queue]?.counts ?? null) : (stats.value?.totals.counts ?? null);
   const bulkFilter = { ...filters, ...(state ? { state } : {}) };
   return (
@@ -187,18 +209,19 @@ export function JobsPage() {
           <>
             {areAllSelected && (list.data.next || isAll) ? (
               <div class="sel-note">
-                {isAll ? <><span>{t.jobsPage.allMatch}</span><button class="link plain" type="button" onClick={() => setAll(false)}>{t.jobsPage.onlyThese(rows.length)}</button></>
-                  : <><span>{t.jobsPage.allListed(rows.length)}</span>{canBulk(bulkFilter) ? <button class="link plain" type="button" onClick={() => setAll(true)}>{t.jobsPage.takeAll}</button> : <span>{t.jobsPage.cannotAll}</span>}</>}
-                <button class="link plain" type="button" onClick={() => (setSelected(new Set()), setAll(false))}>{t.common.clear}</button>
+                {isAll ? <><span>{t.jobsPage.allMatch(matched, rows.length)}</span><button class="link plain" type="button" onClick={() => setAll(false)}>{t.jobsPage.onlyThese(rows.length)}</button></>
+                  : <><span>{t.jobsPage.allListed(rows.length)}</span>{canOperate(bulkFilter) ? <button class="link plain" type="button" onClick={() => setAll(true)}>{t.jobsPage.takeAll}</button> : <span>{t.jobsPage.cannotAll}</span>}</>}
+                <button class="link plain" type="button" onClick={() => (setSelected(new Map()), setAll(false))}>{t.common.clear}</button>
               </div>
             ) : null}
+            {waiting > 0 ? <div class="new-rows" role="status"><button class="link plain" type="button" onClick={take}>{t.jobsPage.newRows(waiting)}</button></div> : null}
             <div class="scroll-x"><table class="table dense jobs-table">
               <thead><tr>
                 <th scope="col"><input class="check" type="checkbox" aria-label={t.jobsPage.selectAll} checked={areAllSelected} ref={(input) => { if (input) input.indeterminate = chosen.length > 0 && !areAllSelected; }} onChange={selectPage} /></th>
                 <th scope="col" class="hide-sm">{t.common.state}</th><th scope="col">{t.jobsPage.job}</th><th scope="col" class="hide-sm">{t.common.queue}</th><th scope="col" class="hide-sm">{t.jobsPage.priority}</th><th scope="col" class="r hide-sm">{t.jobsPage.attempt}</th>
                 <th scope="col" class="r hide-sm hide-md">{t.jobsPage.ran}</th><th scope="col" class="hide-sm hide-md">{t.jobsPage.tags}</th><th scope="col" class="hide-sm">{t.jobsPage.reason}</th><th scope="col" class="r sorted" aria-sort="descending">{t.jobsPage.created}</th>
               </tr></thead>
-              <tbody>{rows.map((job, index) => <Row key={job.id} job={job} index={index} isSelected={isAll || selected.has(job.id)} isCurrent={index === current} select={() => toggle(job.id)} />)}</tbody>
+              <tbody onPointerEnter={(event) => event.pointerType === "mouse" && setOver(true)} onPointerLeave={() => setOver(false)}>{rows.map((job) => <Row key={job.id} job={job} isSelected={isAll || selected.has(job.id)} isCurrent={job.id === current} select={() => toggle(job)} />)}</tbody>
             </table></div>
             <div class="pager">
               <span class="keys-hint hide-sm"><kbd>j</kbd><kbd>k</kbd><kbd>x</kbd><kbd>↵</kbd>{t.jobsPage.keys}</span>
@@ -209,7 +232,7 @@ export function JobsPage() {
           </>
         )}
       </section>
-      {chosen.length || isAll ? <BulkBar chosen={chosen} filter={isAll ? bulkFilter : null} clear={() => (setSelected(new Set()), setAll(false), list.reload())} /> : null}
+      {chosen.length || isAll ? <BulkBar chosen={chosen} filter={isAll ? bulkFilter : null} matches={setMatched} clear={() => (setSelected(new Map()), setAll(false), list.reload())} /> : null}
     </main>
   );
 }

@@ -5,12 +5,12 @@ import { Button, Empty, Failure, Loading } from "../components/basic";
 import { errorText, Field, Modal } from "../components/dialog";
 import { QueueTable } from "../components/queue-table";
 import { call, mayOffer, segment } from "../lib/api";
-import { figuresError, queues } from "../lib/app";
+import { figuresError, info, queues } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
-import { t } from "../strings";
+import { HOUR, rangeOf, useSeries } from "../lib/series";
+import { COMMANDS, PROFILES, t } from "../strings";
 
-export const PROFILES = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
 function CreateQueue({ close }: { close: () => void }) {
   const [name, setName] = useState("");
@@ -40,6 +40,8 @@ function CreateQueue({ close }: { close: () => void }) {
 }
 
 export function Queues() {
+  const range = rangeOf(info.value, HOUR);
+  const series = useSeries(range, null).data;
   const [isCreating, setCreating] = useState(false);
   const rows = queues.value;
   return (
@@ -49,7 +51,7 @@ export function Queues() {
       </div>
       <section class="card">
         {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
-          : rows.length ? <QueueTable queues={rows} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={`longshore submit -q mail -t email.send -p '{"to":"ann"}'`} />}
+          : rows.length ? <QueueTable queues={rows} series={series} range={range} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
       </section>
       {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
     </main>

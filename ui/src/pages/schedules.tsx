@@ -1,16 +1,16 @@
 // All schedules: when they fire next, how their last ticks ended, pause and run now.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Button, Empty, Failure, Loading, Time } from "../components/basic";
 import { errorText } from "../components/dialog";
 import { ScheduleForm } from "../components/schedule-form";
-import { get, mayOffer, post, segment } from "../lib/api";
+import { get, mayOffer, post, query, segment } from "../lib/api";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
-import { link, open } from "../lib/router";
+import { link, open, route, setQuery } from "../lib/router";
 import type { Schedule, Tick } from "../lib/types";
 import { toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const OUTCOME: Record<string, string> = { fired: "s-completed", skipped_overlap: "s-retrying", skipped_misfire: "s-retrying", refused: "s-failed" };
 
@@ -36,13 +36,25 @@ export async function trigger(name: string): Promise<void> {
   }
 }
 
-function Strip({ name }: { name: string }) {
-  const ticks = useResource<{ ticks: Tick[] }>(`ticks ${name}`, () => get(`v1/schedules/${segment(name)}/ticks`), 5_000);
-  return ticks.data ? <TickStrip ticks={ticks.data.ticks} /> : null;
+/** The ticks of a row that is in view. They are read again only after another tick. */
+function Strip({ schedule }: { schedule: Schedule }) {
+  const [isSeen, setSeen] = useState(false);
+  const box = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => entry?.isIntersecting && setSeen(true), { rootMargin: "200px" });
+    if (box.current) observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  const key = isSeen && schedule.last ? `ticks ${schedule.name} ${schedule.last.due_at} ${schedule.last.outcome}` : null;
+  const ticks = useResource<{ ticks: Tick[] }>(key, () => get(`v1/schedules/${segment(schedule.name)}/ticks`), null);
+  const kept = useRef<Tick[]>([]);
+  if (ticks.data) kept.current = ticks.data.ticks;
+  return <span ref={box} class="strip-box">{kept.current.length ? <TickStrip ticks={kept.current} /> : null}</span>;
 }
 
 export function Schedules() {
-  const list = useResource<{ schedules: Schedule[]; next: string | null }>("schedules", () => get("v1/schedules?limit=500"));
+  const cursor = route.value.query.get("cursor") ?? "";
+  const list = useResource<{ schedules: Schedule[]; next: string | null }>(`schedules ${cursor}`, () => get(`v1/schedules${query({ limit: 100, cursor })}`), 1_000);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [isCreating, setCreating] = useState(false);
   const rows = list.data?.schedules ?? [];
@@ -63,7 +75,7 @@ export function Schedules() {
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.schedules.title}</h1>{list.data ? <span class="count">{rows.length}</span> : null}<div class="right">{list.data && mayOffer("PUT", "v1/schedules/s") ? <Button kind="btn-primary" icon="plus" onClick={() => setCreating(true)}>{t.schedules.create}</Button> : null}</div></div>
       <section class="card">
-        {!list.data ? (list.error ? <Failure error={list.error} what={t.schedules.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="schedules" title={t.schedules.empty} text={t.schedules.emptyText} command={`longshore schedules put nightly --cron '0 3 * * *' -q reports -t report.build`} /> : (
+        {!list.data ? (list.error ? <Failure error={list.error} what={t.schedules.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="schedules" title={t.schedules.empty} text={t.schedules.emptyText} command={COMMANDS.schedule} /> : (
           <div class="scroll-x"><table class="table">
             <thead><tr>{may ? <th scope="col"><span class="sr">{t.jobsPage.select}</span></th> : null}<th scope="col">{t.schedules.name}</th><th scope="col">{t.schedules.when}</th><th scope="col" class="hide-sm">{t.schedules.zone}</th><th scope="col" class="hide-sm">{t.common.queue}</th><th scope="col" class="hide-sm">{t.common.type}</th><th scope="col" class="hide-sm">{t.schedules.last}</th><th scope="col" class="r">{t.schedules.next}</th><th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th></tr></thead>
             <tbody>{rows.map((schedule) => (
@@ -71,12 +83,13 @@ export function Schedules() {
                 {may ? <td><input class="check" type="checkbox" aria-label={`${t.jobsPage.select} ${schedule.name}`} checked={selected.has(schedule.name)} onChange={() => toggle(schedule.name)} /></td> : null}
                 <td><span class="cell"><a class="qname" href={link(["schedules", schedule.name])}>{schedule.name}</a>{schedule.paused ? <span class="tag" title={schedule.pause_note ?? undefined}>{t.schedules.paused}</span> : null}</span></td>
                 <td><code>{rule(schedule)}</code></td><td class="hide-sm muted">{schedule.timezone}</td><td class="hide-sm"><a class="link" href={link(["queues", schedule.queue])}>{schedule.queue}</a></td><td class="hide-sm"><code>{schedule.job.type}</code></td>
-                <td class="hide-sm"><Strip name={schedule.name} /></td><td class="r">{schedule.paused ? <span class="zero">{t.time.none}</span> : <Time at={schedule.next[0] ?? null} />}</td>
+                <td class="hide-sm"><Strip schedule={schedule} /></td><td class="r">{schedule.paused ? <span class="zero">{t.time.none}</span> : <Time at={schedule.next[0] ?? null} />}</td>
                 <td class="r"><span class="cell-r">{mayOffer("POST", "v1/schedules/s/trigger") ? <Button kind="btn-sm" onClick={() => trigger(schedule.name)}>{t.schedules.trigger}</Button> : null}{may ? <Button kind="btn-sm hide-sm" onClick={() => one(schedule)}>{schedule.paused ? t.schedules.resume : t.schedules.pause}</Button> : null}</span></td>
               </tr>
             ))}</tbody>
           </table></div>
         )}
+        {list.data?.next || cursor ? <div class="pager"><span class="grow" />{cursor ? <Button kind="btn-sm" onClick={() => setQuery({ cursor: null })}>{t.common.first}</Button> : null}{list.data?.next ? <Button kind="btn-sm" onClick={() => setQuery({ cursor: list.data!.next })}>{t.common.next}</Button> : null}</div> : null}
       </section>
       {chosen.length ? <section class="bulk"><div class="head">{t.schedules.selected(chosen.length)}</div><div class="acts"><Button onClick={() => each("resume")}>{t.schedules.resumeAll(chosen.length)}</Button><Button kind="btn-go" onClick={() => each("pause")}>{t.schedules.pauseAll(chosen.length)}</Button></div></section> : null}
       {isCreating ? <ScheduleForm schedule={null} close={() => (setCreating(false), list.reload())} /> : null}

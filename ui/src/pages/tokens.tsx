@@ -8,7 +8,7 @@ import { useResource } from "../lib/resource";
 import { route, setQuery } from "../lib/router";
 import type { AuditEntry, Json, Token } from "../lib/types";
 import { ask, toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 import { Shown } from "./webhooks";
 
 function TokenForm({ close }: { close: () => void }) {
@@ -71,7 +71,7 @@ export function Tokens() {
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.tokens.title}</h1><div class="right">{list.data && mayOffer("POST", "v1/tokens") ? <Button kind="btn-primary" icon="plus" onClick={() => setCreating(true)}>{t.tokens.create}</Button> : null}</div></div>
       <section class="card"><div class="card-head"><h2>{t.tokens.tokens}</h2>{list.data ? <span class="count">{rows.length}</span> : null}</div>
-        {!list.data ? (list.error ? <Failure error={list.error} what={t.tokens.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="tokens" title={t.tokens.empty} text={t.tokens.emptyText} command="longshore tokens create --data longshore-data --name ops --actions read,operate --queues '*'" /> : (
+        {!list.data ? (list.error ? <Failure error={list.error} what={t.tokens.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="tokens" title={t.tokens.empty} text={t.tokens.emptyText} command={COMMANDS.token} /> : (
           <div class="scroll-x"><table class="table">
             <thead><tr><th scope="col">{t.tokens.name}</th><th scope="col">{t.tokens.actions}</th><th scope="col" class="hide-sm">{t.tokens.queues}</th><th scope="col" class="r hide-sm">{t.tokens.expires}</th><th scope="col" class="r">{t.tokens.used}</th><th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th></tr></thead>
             <tbody>{rows.map((token) => <tr key={token.id}><td><span class="qname">{token.name}</span> <span class="job-id">{token.id.slice(0, 8)}</span></td><td class="muted">{token.actions.join(", ")}</td><td class="hide-sm"><code>{token.queues.join(", ")}</code></td><td class="r hide-sm">{token.expires_at ? <Time at={token.expires_at} /> : <span class="zero">{t.time.never}</span>}</td><td class="r muted">{token.last_used_at ? <Time at={token.last_used_at} /> : t.time.never}</td><td class="r"><Button kind="btn-sm btn-danger" onClick={() => revoke(token)}>{t.tokens.revoke}</Button></td></tr>)}</tbody>

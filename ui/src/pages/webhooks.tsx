@@ -8,7 +8,7 @@ import { useResource } from "../lib/resource";
 import { link } from "../lib/router";
 import type { Json, Webhook } from "../lib/types";
 import { toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const EVENTS = ["job.completed", "job.failed", "job.dead_letter", "job.cancelled"];
 
@@ -62,7 +62,7 @@ export function Webhooks() {
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.webhooks.title}</h1>{list.data ? <span class="count">{rows.length}</span> : null}<div class="right">{list.data && mayOffer("PUT", "v1/webhooks/w") ? <Button kind="btn-primary" icon="plus" onClick={() => setCreating(true)}>{t.webhooks.create}</Button> : null}</div></div>
       <section class="card">
-        {!list.data ? (list.error ? <Failure error={list.error} what={t.webhooks.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="webhooks" title={t.webhooks.empty} text={t.webhooks.emptyText} command="longshore webhooks put alerts --url https://example.com/hook" /> : (
+        {!list.data ? (list.error ? <Failure error={list.error} what={t.webhooks.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="webhooks" title={t.webhooks.empty} text={t.webhooks.emptyText} command={COMMANDS.webhook} /> : (
           <div class="scroll-x"><table class="table">
             <thead><tr><th scope="col">{t.webhooks.name}</th><th scope="col">{t.common.state}</th><th scope="col" class="hide-sm">{t.webhooks.url}</th><th scope="col" class="hide-sm">{t.webhooks.events}</th><th scope="col" class="hide-sm">{t.webhooks.queues}</th></tr></thead>
             <tbody>{rows.map((webhook) => <tr key={webhook.name}><td><a class="qname" href={link(["webhooks", webhook.name])}>{webhook.name}</a></td><td>{webhook.enabled === false ? <span class="warn">{t.webhooks.disabled}</span> : t.webhooks.enabled}</td><td class="hide-sm fill trunc" title={webhook.url ?? ""}><code>{webhook.url}</code></td><td class="hide-sm muted">{webhook.events?.length ? webhook.events.map((event) => event.replace("job.", "")).join(", ") : t.webhooks.allEvents}</td><td class="hide-sm muted">{webhook.queues?.join(", ")}</td></tr>)}</tbody>

@@ -8,9 +8,11 @@ import { refresh } from "../lib/live";
 import { link, route } from "../lib/router";
 import type { Worker } from "../lib/types";
 import { ask, toast } from "../lib/ui";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 const GONE_MS = 120_000;
+
+const isGone = (worker: Worker): boolean => age(worker.last_seen_at) > GONE_MS;
 
 async function tell(worker: Worker, verb: "quiet" | "stop" | "resume", done: string): Promise<void> {
   await post(`v1/workers/${segment(worker.name)}/${verb}`);
@@ -21,13 +23,12 @@ async function tell(worker: Worker, verb: "quiet" | "stop" | "resume", done: str
 
 function Row({ worker }: { worker: Worker }) {
   const may = mayOffer("POST", "v1/workers/w/quiet");
-  const isGone = age(worker.last_seen_at) > GONE_MS;
   const fail = (error: unknown) => toast(errorText(error), "error");
   const stop = () => ask({ title: t.workers.stopTitle(worker.name), body: t.workers.stopText, keep: t.common.cancel, act: t.workers.stopAct, isDanger: true, run: () => tell(worker, "stop", t.workers.stopDone(worker.name)) });
   return (
     <tr>
       <td><code class="qname">{worker.name}</code></td>
-      <td><span class={`state ${worker.directive === "run" ? (isGone ? "s-cancelled" : "s-completed") : "s-retrying"}`}><i class="dot" />{t.workers.directives[worker.directive] ?? worker.directive}</span>{isGone ? <span class="faint"> {t.workers.gone}</span> : null}</td>
+      <td><span class={`state ${worker.directive === "run" ? (isGone(worker) ? "s-cancelled" : "s-completed") : "s-retrying"}`}><i class="dot" />{t.workers.directives[worker.directive] ?? worker.directive}</span>{isGone(worker) ? <span class="faint"> {t.workers.gone}</span> : null}</td>
       <td class="hide-sm"><code>{worker.version ?? t.time.none}</code></td>
       <td class="hide-sm fill trunc" title={worker.types.join(", ")}>{worker.types.length ? worker.types.join(", ") : t.workers.allTypes}</td>
       <td class="hide-sm">{worker.queues.map((queue) => <span key={queue}><a class="link" href={link(["queues", queue])}>{queue}</a> </span>)}</td>
@@ -41,13 +42,13 @@ function Row({ worker }: { worker: Worker }) {
 export function Workers() {
   const [queue, name] = [route.value.query.get("queue"), route.value.query.get("worker")];
   const all = workers.value;
-  const rows = (all ?? []).filter((worker) => (!queue || worker.queues.includes(queue)) && (!name || worker.name === name)).sort((a, b) => b.last_seen_at.localeCompare(a.last_seen_at) || a.name.localeCompare(b.name));
+  const rows = (all ?? []).filter((worker) => (!queue || worker.queues.includes(queue)) && (!name || worker.name === name)).sort((a, b) => Number(isGone(a)) - Number(isGone(b)) || a.name.localeCompare(b.name));
   const may = mayOffer("POST", "v1/workers/w/quiet");
   return (
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.workers.title}</h1>{all ? <span class="count">{rows.length}</span> : null}{queue || name ? <a class="btn btn-sm" href={link(["workers"])}>{queue ?? name} ×</a> : null}</div>
       <section class="card">
-        {!all ? (figuresError.value ? <Failure error={figuresError.value} what={t.workers.title} retry={refresh} /> : <Loading />) : !rows.length ? <Empty icon="workers" title={t.workers.empty} text={t.workers.emptyText} command="longshore work --exec ./handler.sh" /> : (
+        {!all ? (figuresError.value ? <Failure error={figuresError.value} what={t.workers.title} retry={refresh} /> : <Loading />) : !rows.length ? <Empty icon="workers" title={t.workers.empty} text={t.workers.emptyText} command={COMMANDS.work("default")} /> : (
           <div class="scroll-x"><table class="table workers-table">
             <thead><tr><th scope="col">{t.workers.name}</th><th scope="col">{t.workers.directive}</th><th scope="col" class="hide-sm">{t.workers.version}</th><th scope="col" class="hide-sm">{t.workers.types}</th><th scope="col" class="hide-sm">{t.workers.queues}</th><th scope="col" class="r">{t.workers.running}</th><th scope="col" class="r">{t.workers.seen}</th>{may ? <th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th> : null}</tr></thead>
             <tbody>{rows.map((worker) => <Row key={worker.name} worker={worker} />)}</tbody>

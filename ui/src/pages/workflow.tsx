@@ -6,12 +6,12 @@ import { errorText } from "../components/dialog";
 import { GraphView } from "../components/graph-view";
 import { get, mayOffer, post, query, segment } from "../lib/api";
 import { now } from "../lib/app";
-import { count, relative, stateClass } from "../lib/format";
-import { buildGraph, causes, failedPath, type GraphNode } from "../lib/graph";
+import { count, duration, relative, stateClass } from "../lib/format";
+import { buildGraph, causes, failedPath, type GraphNode, type Notes } from "../lib/graph";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link } from "../lib/router";
-import { STATES, type Job, type Member, type WorkflowWithJobs } from "../lib/types";
+import { STATES, type Job, type Jobs, type Member, type WorkflowWithJobs } from "../lib/types";
 import { ask, toast } from "../lib/ui";
 import { t } from "../strings";
 import { ProgressBar } from "./workflows";
@@ -27,7 +27,33 @@ async function load(id: string): Promise<WorkflowWithJobs> {
   return all;
 }
 
-function OneJob({ member, members }: { member: Member; members: Member[] }) {
+/** Above this size the notes are left out: they are one more page of jobs at each update. */
+const NOTES_MAX = 500;
+const NONE: Notes = new Map();
+
+function noteOf(job: Job, at: number): string | null {
+  if (job.error && ENDED_BADLY.includes(job.state)) return job.error.code ?? job.error.category;
+  if (job.state === "retrying" && job.run_at) return relative(job.run_at, at);
+  if (job.state === "running" && job.started_at) return t.workflows.runsFor(duration(at - Date.parse(job.started_at)));
+  if (job.started_at && job.attempt_ended_at) return duration(Date.parse(job.attempt_ended_at) - Date.parse(job.started_at));
+  return null;
+}
+
+const ENDED_BADLY = ["failed", "dead_letter", "cancelled"];
+
+/** Run times and errors of the members of a small workflow. */
+function useNotes(id: string, total: number): Notes {
+  const jobs = useResource<Jobs>(total > 0 && total <= NOTES_MAX ? `notes ${id}` : null, () => get<Jobs>(`v1/jobs${query({ workflow: id, limit: 1000, fields: "id,state,error,run_at,started_at,attempt_ended_at" })}`), 2_000);
+  return useMemo(() => {
+    if (!jobs.data) return NONE;
+    return new Map(jobs.data.jobs.flatMap((job) => {
+      const note = noteOf(job, now.value);
+      return note === null ? [] : [[job.id, note] as const];
+    }));
+  }, [jobs.data]);
+}
+
+function OneJob({ member, members, retry }: { member: Member; members: Member[]; retry: { amount: number; run: () => void } | null }) {
   const job = useResource<Job>(member.id + member.state, () => get<Job>(`v1/jobs/${member.id}`), 2_000);
   const { propagated } = useMemo(() => causes(members), [members]);
   const ended = useMemo(() => {
@@ -44,22 +70,23 @@ function OneJob({ member, members }: { member: Member; members: Member[] }) {
       <div class="panel-sec">
         <div class={`state ${stateClass(member.state)}`}><Glyph state={member.state} large /><b class="panel-title wrap">{member.ref}</b></div>
         <p class="muted"><code>{member.type}</code> {t.overview.inQueue("")}<a class="link" href={link(["queues", member.queue])}>{member.queue}</a>{data ? <>, {t.job.attempt.toLowerCase()} {data.attempt}</> : null}</p>
-        {data?.error && member.state !== "completed" ? <div class="err"><code>{data.error.code ?? data.error.category}</code><span class="wrap">{data.error.message}</span></div> : null}
+        {data?.error && member.state !== "completed" ? <div class="err"><code>{data.error.code ?? data.error.category}</code><span class="wrap">{data.error.message}</span><span class="faint">{data.error.category}{data.error.category === "permanent" ? `, ${t.dead.permanent}` : ""}</span></div> : null}
       </div>
       {ended > 0 ? <div class="panel-sec"><h2>{t.workflows.endedHere}</h2><p class="muted">{t.workflows.endedText(ended)}</p></div> : null}
-      <div class="panel-sec"><div class="foot-row"><a class="btn" href={link(["jobs", member.id])}>{t.workflows.openJob}</a></div></div>
+      {retry ? <div class="panel-sec"><h2>{t.workflows.nextStep}</h2><p class="muted">{t.workflows.nextText(ended)}</p></div> : null}
+      <div class="panel-sec"><div class="foot-row">{retry ? <Button icon="undo" onClick={retry.run}>{t.workflows.retryThese(retry.amount)}</Button> : null}<a class="btn" href={link(["jobs", member.id])}>{t.workflows.openJob}</a></div></div>
     </>
   );
 }
 
-function PathList({ members, select }: { members: Member[]; select: (id: string) => void }) {
+function PathList({ members, notes, select }: { members: Member[]; notes: Notes; select: (id: string) => void }) {
   const path = useMemo(() => failedPath(members), [members]);
   const { cause, propagated } = useMemo(() => causes(members), [members]);
   const rows = members.filter((member) => path.has(member.id));
   if (!rows.length) return null;
   return (
     <div class="panel-sec"><h2>{t.workflows.path}<span class="faint">{t.jobs(rows.length)}</span></h2>
-      <ol class="trace">{rows.slice(0, 30).map((member) => <li key={member.id}><Glyph state={member.state} /><button class={`plain trunc ${cause.has(member.id) ? "on" : ""}`} type="button" onClick={() => select(member.id)}>{member.ref}</button><span class="t">{propagated.has(member.id) ? t.workflows.byDependency : t.state[member.state]!.toLowerCase()}</span></li>)}</ol>
+      <ol class="trace">{rows.slice(0, 30).map((member) => <li key={member.id}><Glyph state={member.state} /><button class={`plain trunc ${cause.has(member.id) ? "on" : ""}`} type="button" onClick={() => select(member.id)}>{member.ref}</button><span class="t">{propagated.has(member.id) ? t.workflows.byDependency : (notes.get(member.id) ?? t.state[member.state]!.toLowerCase())}</span></li>)}</ol>
     </div>
   );
 }
@@ -77,12 +104,15 @@ function GroupPanel({ node, workflow }: { node: GraphNode; workflow: string }) {
 }
 
 export function WorkflowPage({ id }: { id: string }) {
-  const resource = useResource<WorkflowWithJobs>(id, () => load(id));
+  // Members are read again as a whole: large workflows less often.
+  const [size, setSize] = useState(0);
+  const resource = useResource<WorkflowWithJobs>(id, () => load(id).then((read) => (setSize(read.jobs.length), read)), Math.max(1_000, 2 * size));
   const data = resource.data;
   const [selected, select] = useState<string | null>(null);
   const [folding, setFolded] = useState<boolean | null>(null);
   const [hasPath, setPath] = useState(true);
   const [follow, setFollow] = useState(false);
+  const notes = useNotes(id, data?.total ?? 0);
   const isFolded = folding ?? (data?.jobs.length ?? 0) > 40;
   const graph = useMemo(() => (data ? buildGraph(data.jobs, isFolded) : null), [data, isFolded]);
   if (!data || !graph) return <main class="page" id="content" tabIndex={-1}><section class="card">{resource.error ? (resource.error.status === 404 ? <Empty icon="workflows" title={t.workflows.empty}><a class="btn" href={link(["workflows"])}>{t.nav.workflows}</a></Empty> : <Failure error={resource.error} what={t.workflows.title} retry={resource.reload} />) : <Loading />}</section></main>;
@@ -106,10 +136,10 @@ export function WorkflowPage({ id }: { id: string }) {
         <div class="wf-prog"><ProgressBar counts={data.counts} total={data.total} /><span class="legend">{STATES.filter((state) => data.counts[state]).map((state) => <span key={state}><Glyph state={state} />{count(data.counts[state]!)} {t.state[state]!.toLowerCase()}</span>)}</span></div>
         {data.jobs.length < data.total ? <p class="faint">{t.workflows.partial(data.jobs.length, data.total)}</p> : null}
       </div>
-      <GraphView graph={graph} selected={node?.id ?? null} select={select} hasPath={hasPath} setPath={setPath} follow={follow} setFollow={setFollow} isFolded={isFolded} setFolded={setFolded} hasFailed={!!cause} />
+      <GraphView graph={graph} notes={notes} selected={node?.id ?? null} select={select} hasPath={hasPath} setPath={setPath} follow={follow} setFollow={setFollow} isFolded={isFolded} setFolded={setFolded} hasFailed={!!cause} />
       <aside class="panel" aria-label={t.job.more} tabIndex={0}>
-        {member ? <OneJob member={member} members={data.jobs} /> : node ? <GroupPanel node={node} workflow={id} /> : <div class="panel-sec"><p class="muted">{t.workflows.pick}</p></div>}
-        {cause ? <PathList members={data.jobs} select={select} /> : null}
+        {member ? <OneJob member={member} members={data.jobs} retry={member.id === cause?.members[0]?.id && mayOffer("POST", "v1/workflows/w/retry") ? { amount: failed, run: () => act("retry", t.workflows.retried) } : null} /> : node ? <GroupPanel node={node} workflow={id} /> : <div class="panel-sec"><p class="muted">{t.workflows.pick}</p></div>}
+        {cause ? <PathList members={data.jobs} notes={notes} select={select} /> : null}
       </aside>
     </main>
   );

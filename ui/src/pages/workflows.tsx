@@ -6,7 +6,7 @@ import { count, stateClass } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { link, route, setQuery } from "../lib/router";
 import { STATES, type Counts, type Workflow } from "../lib/types";
-import { t } from "../strings";
+import { COMMANDS, t } from "../strings";
 
 /** A bar of the members by state. */
 export function ProgressBar({ counts, total }: { counts: Counts; total: number }) {
@@ -37,7 +37,7 @@ export function Workflows() {
       <div class="page-head"><h1>{t.workflows.title}</h1><div class="right"><div class="seg" role="group" aria-label={t.common.state}>{FILTERS.map((name) => <button key={name} type="button" aria-pressed={state === name} onClick={() => setQuery({ state: name || null, cursor: null })}>{name ? t.workflows.state[name] : t.common.all}</button>)}</div></div></div>
       <section class="card">
         {!list.data ? (list.error ? <Failure error={list.error} what={t.workflows.title} retry={list.reload} /> : <Loading />) : !rows.length ? (
-          <Empty icon="workflows" title={t.workflows.empty} text={t.workflows.emptyText} command={"longshore workflows submit workflow.json"} />
+          <Empty icon="workflows" title={t.workflows.empty} text={t.workflows.emptyText} command={COMMANDS.workflow} />
         ) : (
           <>
             <div class="scroll-x"><table class="table">

@@ -1,0 +1,127 @@
+// A large store: every call of every page is fast, and open dashboards cost little.
+// AMOUNT sets the number of jobs. Prints what it measured.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { start, type Harness } from "./harness";
+import { pause } from "./load";
+
+const AMOUNT = Number(process.env.AMOUNT ?? 1_000_000);
+const CALL_MAX_MS = 200;
+const DASHBOARDS = 10;
+const COST_MAX = 0.05;
+
+let h: Harness;
+let folder = "";
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "longshore-scale-"));
+  h = await start("--data", join(folder, "store"));
+  const { api } = h.server;
+  const names = ["mail", "images", "search", "reports", "exports", "hooks", "charges", "bulk"];
+  await api.put("v1/queues/charges", { settings: { retry: { on_permanent: "dead_letter" } } });
+  const submit = async (first: number) => {
+    for (let batch = first; batch < AMOUNT / 1000; batch += 4) {
+      const queue = names[batch % names.length]!;
+      await api.submit(queue, Array.from({ length: 1000 }, (_, index) => ({ type: `${queue}.${index % 5}`, payload: { n: batch }, tags: { tenant: `t${index % 50}` } })));
+    }
+  };
+  await Promise.all([0, 1, 2, 3].map(submit));
+  for (let round = 0; round < 20; round += 1) {
+    const jobs = await api.claim("charges", "charger", 1000);
+    const settlements = jobs.map((job, index) => ({ id: job.id, lease: job.lease.token, outcome: "fail", error: { category: "permanent", code: `code_${index % 30}`, message: `account ${index} refused` } }));
+    await api.post("v1/settlements", { settlements });
+  }
+}, 900_000);
+afterAll(async () => {
+  await h?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("every call of every page is answered in time", async () => {
+  const { jobs } = await h.server.api.get("v1/jobs?limit=1");
+  const slow: string[] = [];
+  const times = new Map<string, number>();
+  const page = await h.open("overview");
+  page.on("requestfinished", (request) => {
+    const path = new URL(request.url()).pathname.replace("/prefix", "");
+    if (!path.startsWith("/v1/") || path === "/v1/events") return;
+    const { requestStart, responseStart } = request.timing();
+    const took = responseStart - requestStart;
+    const kind = path.replace(/[0-9a-f-]{36}/, "{id}");
+    times.set(kind, Math.max(times.get(kind) ?? 0, took));
+  });
+  for (const path of ["overview", "queues", "queues/mail", "jobs", "jobs?queue=mail&state=scheduled", "jobs?type=mail.1&tag=tenant:t7", "jobs?state=dead_letter&error_code=code_3", `jobs/${jobs[0].id}`, "dead-letters", "dead-letters?queue=charges", "workflows", "schedules", "workers", "operations", "webhooks", "tokens", "system"]) {
+    await page.goto(`${h.url}#/${path}`);
+    await page.locator("main .card").first().waitFor();
+    await page.locator(".skel").waitFor({ state: "detached" });
+    await pause(1_500);
+  }
+  for (const [kind, took] of times) if (took > CALL_MAX_MS) slow.push(`${kind}: ${Math.round(took)} ms`);
+  console.log([...times].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([kind, took]) => `${kind} ${Math.round(took)} ms`).join("\n"));
+  expect(slow).toEqual([]);
+  await page.close();
+}, 180_000);
+
+/** Jobs per second that four clients submit, claim and complete. */
+async function throughput(seconds: number): Promise<number> {
+  const { api } = h.server;
+  const end = Date.now() + seconds * 1000;
+  let done = 0;
+  const client = async (name: string) => {
+    while (Date.now() < end) {
+      await api.submit(name, Array.from({ length: 100 }, () => ({ type: "scale.job", payload: {} })));
+      const jobs = await api.claim(name, name, 100);
+      await api.post("v1/settlements", { settlements: jobs.map((job) => ({ id: job.id, lease: job.lease.token, outcome: "complete", result: null })) });
+      done += jobs.length;
+    }
+  };
+  await Promise.all(["c1", "c2", "c3", "c4"].map(client));
+  return done / seconds;
+}
+
+/** What one open overview asks for while jobs move: the figures every second, the series every 2.5 s, and the stream. */
+async function dashboard(isOver: () => boolean): Promise<void> {
+  const stop = new AbortController();
+  const read = async (path: string) => void (await (await fetch(`${h.server.url}/${path}`, { signal: stop.signal })).arrayBuffer());
+  const every = async (milliseconds: number, paths: string[]) => {
+    while (!isOver()) {
+      await Promise.all(paths.map(read));
+      await pause(milliseconds);
+    }
+  };
+  const stream = async () => {
+    while (!isOver()) {
+      const { body } = await fetch(`${h.server.url}/v1/events`, { signal: stop.signal });
+      let bytes = 0;
+      // A page leaves a busy stream, and reads once per second for a while.
+      for await (const chunk of body!) if (isOver() || (bytes += chunk.length) > 60_000) break;
+      await pause(15_000);
+    }
+  };
+  const streaming = stream().catch(() => undefined);
+  await Promise.all([every(1_000, ["v1/stats", "v1/queues", "v1/workers", "v1/attention"]), every(2_500, ["v1/stats?window=5m&step=5s"])]);
+  stop.abort();
+  await streaming;
+}
+
+const median = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
+
+test("open dashboards cost little throughput", async () => {
+  const [alone, beside]: [number[], number[]] = [[], []];
+  await throughput(3);
+  // Turns, so that a slow moment of the machine meets both.
+  for (let round = 0; round < 5; round += 1) {
+    alone.push(await throughput(5));
+    let isOver = false;
+    const open = Array.from({ length: DASHBOARDS }, () => dashboard(() => isOver));
+    beside.push(await throughput(5));
+    isOver = true;
+    await Promise.all(open);
+  }
+  const cost = 1 - median(beside) / median(alone);
+  console.log(`${Math.round(median(alone))} jobs/s alone, ${Math.round(median(beside))} jobs/s beside ${DASHBOARDS} dashboards: ${(100 * cost).toFixed(1)} % less`);
+  expect(cost).toBeLessThan(COST_MAX);
+}, 240_000);
