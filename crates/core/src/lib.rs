@@ -28,6 +28,7 @@
 //!
 //! Groups and views
 //! - [`error_shape`]: error messages with holes, and the groups of dead letters
+//! - [`operation`]: durable operations on all jobs that match a filter
 //! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
 //! - [`schedule`]: cron expressions, time zones, ticks
 //! - [`view`]: a job as each of the five specifications shows it; [`ocypod`]: the Ocypod dialect
@@ -64,6 +65,7 @@ pub mod job;
 pub mod lease;
 pub mod limits;
 pub mod ocypod;
+pub mod operation;
 pub mod patch;
 pub mod policy;
 pub mod priority;
