@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
-    migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
+    migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers,
+    workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;

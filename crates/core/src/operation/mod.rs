@@ -364,7 +364,9 @@ impl Operation {
     pub fn undo_until(&self) -> Option<Timestamp> {
         let has_jobs = !self.chunks.is_empty() || self.slice.is_some();
         let is_possible = can_undo(self.action) && self.undo.is_none() && has_jobs;
-        is_possible.then(|| self.chunks.last_at.max(self.slice.as_ref().map_or(Timestamp::default(), |s| s.planned_at)) + UNDO_WINDOW)
+        is_possible.then(|| {
+            self.chunks.last_at.max(self.slice.as_ref().map_or(Timestamp::default(), |s| s.planned_at)) + UNDO_WINDOW
+        })
     }
 
     /// Starts to take back what was treated within the last five minutes. A running operation is
@@ -428,4 +430,3 @@ pub fn can_undo(action: OperationAction) -> bool {
         OperationAction::Delete | OperationAction::RunNow => false,
     }
 }
-

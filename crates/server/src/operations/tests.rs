@@ -11,8 +11,8 @@ use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{Submission, SubmitRequest, SystemKind};
 use longshore_store::{
-    Clock, JobFilter, JobQuery, Store, StoreError, StoreFuture, StoreLayer, SystemRefusal, SystemWrite,
-    SystemWritten, VirtualClock,
+    Clock, JobFilter, JobQuery, Store, StoreError, StoreFuture, StoreLayer, SystemRefusal, SystemWrite, SystemWritten,
+    VirtualClock,
 };
 use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 
@@ -67,7 +67,8 @@ impl Fixture {
         options.reserve_bytes = 0;
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(options).unwrap());
         let queue = QueueName::new("q").unwrap();
-        let submission = |_| Submission { queue: queue.clone(), job: NewJob::new(JobType::new("t").unwrap(), payload()) };
+        let submission =
+            |_| Submission { queue: queue.clone(), job: NewJob::new(JobType::new("t").unwrap(), payload()) };
         store.submit(SubmitRequest::new((0..jobs).map(submission).collect())).await.unwrap().unwrap();
         let filter = OperationFilter { queue: Some("q".to_owned()), ..OperationFilter::default() };
         let selection = Selection::parse(filter.clone()).unwrap();

@@ -234,10 +234,7 @@ pub(super) async fn jobs(
 }
 
 /// Returns how the canary jobs have ended; `None`: that one has not.
-pub(crate) fn canary_outcomes(
-    operation: &Operation,
-    jobs: &HashMap<JobId, Arc<Job>>,
-) -> Vec<Option<CanaryOutcome>> {
+pub(crate) fn canary_outcomes(operation: &Operation, jobs: &HashMap<JobId, Arc<Job>>) -> Vec<Option<CanaryOutcome>> {
     let outcome = |id: &JobId| match jobs.get(id) {
         None => Some(CanaryOutcome::Gone),
         Some(job) => job.state.terminal().then(|| CanaryOutcome::Ended {

@@ -66,7 +66,10 @@ async fn an_operation_treats_what_matched_at_its_start() {
     let answer = c.post("/v1/operations", &dry.to_string()).await.ok(202);
     assert_eq!((&answer["matched"], &answer["counted"]), (&json!(250), &json!(true)));
     let counted = operation(&mut c, answer["id"].as_str().unwrap()).await;
-    assert_eq!((&counted["state"], &counted["dry_run"], numbers(&counted)), (&json!("done"), &json!(true), [250, 0, 0, 250]));
+    assert_eq!(
+        (&counted["state"], &counted["dry_run"], numbers(&counted)),
+        (&json!("done"), &json!(true), [250, 0, 0, 250])
+    );
     // A filter without a counter is counted page by page.
     let body = json!({"action": "cancel", "filter": {"queue": "q", "tag": "n:1"}});
     let answer = c.post("/v1/operations", &body.to_string()).await.ok(202);
@@ -95,7 +98,8 @@ async fn the_rate_follows_the_virtual_clock_and_later_jobs_are_left() {
     for _ in 0..5 {
         c.submit("q", r#"{"type":"t","delay":"1d"}"#).await;
     }
-    let id = start(&mut c, &json!({"action": "run_now", "filter": {"queue": "q", "state": "delayed"}, "rate": 2})).await;
+    let id =
+        start(&mut c, &json!({"action": "run_now", "filter": {"queue": "q", "state": "delayed"}, "rate": 2})).await;
     let running = operation(&mut c, &id).await;
     assert_eq!((&running["state"], numbers(&running)), (&json!("running"), [5, 1, 0, 4]));
     assert_eq!(running["next_at"], "2026-11-15T00:00:00.500Z");
@@ -108,7 +112,10 @@ async fn the_rate_follows_the_virtual_clock_and_later_jobs_are_left() {
     let done = operation(&mut c, &id).await;
     assert_eq!((&done["state"], numbers(&done)), (&json!("done"), [5, 5, 0, 0]));
     assert_eq!(done["ended_at"], "2026-11-15T00:00:02.000Z", "five jobs at two per second");
-    assert_eq!((&counts(&mut c, "q").await["scheduled"], &counts(&mut c, "q").await["delayed"]), (&json!(5), &json!(1)));
+    assert_eq!(
+        (&counts(&mut c, "q").await["scheduled"], &counts(&mut c, "q").await["delayed"]),
+        (&json!(5), &json!(1))
+    );
     let first = c.get("/v1/jobs?queue=q&state=scheduled").await.ok(200)["jobs"][0]["id"].clone();
     let history = c.get(&format!("/v1/jobs/{}/history", first.as_str().unwrap())).await.ok(200);
     assert_eq!(history["history"].as_array().unwrap().last().unwrap()["cause"], "run_now");
@@ -137,13 +144,17 @@ async fn a_canary_waits_with_its_outcomes_until_it_is_continued() {
     assert_eq!((&waiting["state"], numbers(&waiting)), (&json!("waiting"), [5, 2, 0, 3]));
     let outcomes = json!({"completed": 1, "failed": 0, "dead_letter": 1, "cancelled": 0, "gone": 0});
     assert_eq!((&waiting["canary"]["outcomes"], &waiting["canary"]["ended"]), (&outcomes, &json!(2)));
-    let codes: Vec<&Value> = waiting["canary"]["jobs"].as_array().unwrap().iter().map(|job| &job["error_code"]).collect();
+    let codes: Vec<&Value> =
+        waiting["canary"]["jobs"].as_array().unwrap().iter().map(|job| &job["error_code"]).collect();
     assert!(codes.contains(&&json!("smtp_551")), "{waiting}");
     c.advance("1h").await;
     assert_eq!(operation(&mut c, &id).await["state"], "waiting");
     command(&mut c, &id, "continue", 200).await;
     let done = operation(&mut c, &id).await;
-    assert_eq!((&done["state"], numbers(&done), &done["canary"]["outcomes"]), (&json!("done"), [5, 5, 0, 0], &outcomes));
+    assert_eq!(
+        (&done["state"], numbers(&done), &done["canary"]["outcomes"]),
+        (&json!("done"), [5, 5, 0, 0], &outcomes)
+    );
     assert_eq!(counts(&mut c, "q").await["scheduled"], 3);
     c.post(&format!("/v1/operations/{id}/stop"), "").await.problem(409, "illegal_transition");
     server.stop().await;
@@ -183,7 +194,10 @@ async fn undo_of_a_requeue_restores_jobs_that_have_not_run_since() {
     let id = start(&mut c, &json!({"action": "requeue", "filter": {"queue": "q", "state": "dead_letter"}})).await;
     let done = operation(&mut c, &id).await;
     assert_eq!((&done["state"], &done["undo_until"]), (&json!("done"), &json!("2026-11-15T00:05:00.000Z")));
-    assert_eq!((&c.job(&ids[1]).await["error"], &c.job(&ids[1]).await["counters"]["starts"]), (&Value::Null, &json!(0)));
+    assert_eq!(
+        (&c.job(&ids[1]).await["error"], &c.job(&ids[1]).await["counters"]["starts"]),
+        (&Value::Null, &json!(0))
+    );
     complete(&mut c, "q").await;
     c.advance("4m59s").await;
     command(&mut c, &id, "undo", 202).await;
@@ -219,7 +233,10 @@ async fn undo_of_a_cancel_returns_jobs_to_their_times() {
     c.claim("r").await;
     let id = start(&mut c, &json!({"action": "cancel", "filter": {"type": "t"}})).await;
     assert_eq!(numbers(&operation(&mut c, &id).await), [4, 4, 0, 0]);
-    assert_eq!((c.state(&delayed).await.as_str(), &c.job(&running).await["cancel_requested"]), ("cancelled", &json!(true)));
+    assert_eq!(
+        (c.state(&delayed).await.as_str(), &c.job(&running).await["cancel_requested"]),
+        ("cancelled", &json!(true))
+    );
     command(&mut c, &id, "undo", 202).await;
     let undo = operation(&mut c, &id).await["undo"].clone();
     assert_eq!((&undo["state"], &undo["undone"], &undo["kept"]), (&json!("done"), &json!(2), &json!(2)));
@@ -249,14 +266,19 @@ async fn undo_is_refused_when_it_is_too_late_or_impossible() {
 async fn undo_of_clones_cancels_them() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
-    c.put("/v1/queues/g", r#"{"profile":"gopherqueue","settings":{"retry":{"on_permanent":"dead_letter"}}}"#).await.ok(201);
+    c.put("/v1/queues/g", r#"{"profile":"gopherqueue","settings":{"retry":{"on_permanent":"dead_letter"}}}"#)
+        .await
+        .ok(201);
     dead_letter(&mut c, "g", "smtp_550", "mailbox full").await;
     let id = start(&mut c, &json!({"action": "requeue", "filter": {"queue": "g"}, "canary": 1})).await;
     let clone = operation(&mut c, &id).await["canary"]["jobs"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(c.state(&clone).await, "scheduled");
     // The operation is stopped first.
     assert_eq!(command(&mut c, &id, "undo", 202).await["state"], "stopped");
-    assert_eq!((operation(&mut c, &id).await["undo"]["undone"].clone(), c.state(&clone).await), (json!(1), "cancelled".to_owned()));
+    assert_eq!(
+        (operation(&mut c, &id).await["undo"]["undone"].clone(), c.state(&clone).await),
+        (json!(1), "cancelled".to_owned())
+    );
     server.stop().await;
 }
 

@@ -35,8 +35,7 @@ pub(super) fn until_rest(context: &Context, id: &str) -> Result<Operation, CliEr
 }
 
 fn is_running(operation: &Operation) -> bool {
-    operation.state == OperationState::Running
-        || operation.undo.is_some_and(|undo| undo.state == UndoState::Running)
+    operation.state == OperationState::Running || operation.undo.is_some_and(|undo| undo.state == UndoState::Running)
 }
 
 fn message(operation: &Operation) -> String {
