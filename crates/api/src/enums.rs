@@ -3,7 +3,7 @@
 pub use longshore_types::{
     AttemptOutcome, AuditOutcome, BackoffKind, BulkAction, CancelRunning, Category, Cause, DeliveryState, Fencing,
     IdempotencyScope, JitterKind, JobAction, ManualRequeue, Misfire, OnExhausted, OnFailure, OnLeaseExpiry,
-    OnPermanent, OutcomeKind, Overlap, PRIORITY_FORMAT as PRIORITIES, Priority, Profile, QueueChange, Reclaim,
-    ReportedCategory, RequeueOrder, RetryLimitUnit, ScheduleChange, StateKind as State, SubmitMode, TickOutcome,
-    TokenAction, View, WebhookEvent, WorkerDirective, WorkflowState,
+    OnPermanent, OperationAction, OperationState, OutcomeKind, Overlap, PRIORITY_FORMAT as PRIORITIES, Priority,
+    Profile, QueueChange, Reclaim, ReportedCategory, RequeueOrder, RetryLimitUnit, ScheduleChange, StateKind as State,
+    SubmitMode, TickOutcome, TokenAction, UndoState, View, WebhookEvent, WorkerDirective, WorkflowState,
 };

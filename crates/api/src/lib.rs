@@ -13,6 +13,7 @@
 //! - [`work`]: claims, settlements, heartbeats, children
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
 //! - [`events`]: the event stream
+//! - [`operation`]: durable operations on all jobs that match a filter
 //! - [`schedule`]: schedules and their ticks
 //! - [`webhook`]: endpoints and deliveries
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
@@ -32,6 +33,7 @@ pub mod enums;
 pub mod error;
 pub mod events;
 pub mod job;
+pub mod operation;
 pub mod queue;
 pub mod schedule;
 mod serde_util;

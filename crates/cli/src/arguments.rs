@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
-    migrate_store, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
+    migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers,
+    workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -63,6 +64,9 @@ pub(crate) enum CliCommand {
     /// List, requeue and delete dead letters
     #[command(subcommand)]
     DeadLetters(dead_letters::DeadLettersCommand),
+    /// Change all jobs that match a filter, in the background of the server
+    #[command(subcommand)]
+    Operations(operations::OperationsCommand),
     /// Submit, inspect, cancel and retry workflows
     #[command(subcommand)]
     Workflows(workflows::WorkflowsCommand),
@@ -105,6 +109,7 @@ impl CliCommand {
             Self::Queues(queues) => queues.run(context),
             Self::Schedules(schedules) => schedules.run(context),
             Self::DeadLetters(dead_letters) => dead_letters.run(context),
+            Self::Operations(operations) => operations.run(context),
             Self::Workflows(workflows) => workflows.run(context),
             Self::Work(work) => work.run(context),
             Self::Webhooks(webhooks) => webhooks.run(context),

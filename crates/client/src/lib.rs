@@ -49,6 +49,7 @@ mod error;
 mod events;
 mod job;
 mod jobs;
+mod operations;
 mod query;
 mod queues;
 mod random;

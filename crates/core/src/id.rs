@@ -69,6 +69,30 @@ uuid_v4!(
     AttemptId
 );
 
+uuid_v4!(
+    /// Id of a durable operation: UUID version 7, so that ids sort by time of creation.
+    OperationId
+);
+
+impl OperationId {
+    /// Returns an id that sorts after those of earlier milliseconds, and after those of the same
+    /// millisecond with a lower `number`. Only the last 12 bits of `number` count.
+    pub fn at(at: Timestamp, number: u64, rng: &mut dyn Rng) -> Self {
+        let random = rng.bytes16();
+        let [.., high, low] = (number & 0xfff).to_be_bytes();
+        let mut bytes = [0; 10];
+        bytes.iter_mut().zip([high, low].iter().chain(&random)).for_each(|(byte, value)| *byte = *value);
+        let millis = at.as_millis().max(0).unsigned_abs();
+        Self(Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid())
+    }
+
+    /// Returns the bytes that all ids of this instant and later are not less than.
+    pub fn floor(at: Timestamp) -> [u8; 6] {
+        let [_, _, bytes @ ..] = at.as_millis().max(0).unsigned_abs().to_be_bytes();
+        bytes
+    }
+}
+
 /// Sequence number of a job: the order of submission, and the key of the job in engine and stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);

@@ -10,6 +10,13 @@ pub const BATCH_ITEMS_MAX: usize = 1_000;
 /// Types of one claim.
 pub const CLAIM_TYPES_MAX: usize = 100;
 
+/// Jobs per second of an operation.
+pub const OPERATION_RATE_MAX: u32 = 10_000;
+/// Jobs that an operation treats before it waits.
+pub const OPERATION_CANARY_MAX: u32 = 100;
+/// Operations that have not ended.
+pub const OPERATIONS_MAX: usize = 100;
+
 pub const QUEUE_NAME_CHARS_MAX: usize = 128;
 pub const SCHEDULE_NAME_CHARS_MAX: usize = 128;
 pub const PAUSE_NOTE_CHARS_MAX: usize = 1_024;

@@ -1,14 +1,18 @@
 //! Requeue: runs an ended job again, in place or as a clone, as its policy says.
 
+use std::sync::Arc;
+
+use crate::cancel::end_cancelled;
 use crate::context::TransitionContext;
 use crate::dependency::{Dependencies, DependencyStatus, PendingPropagation, recompute};
+use crate::failure::Failure;
 use crate::history::Cause;
-use crate::id::{JobId, Seq};
+use crate::id::{JobId, LeaseVersion, Seq};
 use crate::job::{Counters, Job};
 use crate::policy::{AdmissionSettings, ManualRequeue};
 use crate::promote::{if_in_future, schedule_if_unblocked};
 use crate::refusal::Refusal;
-use crate::state::{State, StateKind};
+use crate::state::{State, StateKind, TerminalState};
 use crate::submit::new_pending;
 use crate::time::Timestamp;
 
@@ -125,4 +129,89 @@ pub fn clone(
         None => copy.make_ready_at(seq.0, Cause::Submit, context),
     }
     copy
+}
+
+/// An ended job before its requeue: what [`take_back`] restores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedJob {
+    pub ending: TerminalState,
+    pub lease_version: LeaseVersion,
+    pub counters: Counters,
+    pub error: EndError,
+}
+
+/// The error of an ended job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndError {
+    None,
+    /// That of its last attempt, which a requeue keeps.
+    OfLastAttempt,
+    Given(Arc<Failure>),
+}
+
+impl EndedJob {
+    /// Returns `None` for a job that has not ended.
+    pub fn of(job: &Job) -> Option<Self> {
+        let error = match &job.error {
+            None => EndError::None,
+            error if *error == last_attempt_error(job) => EndError::OfLastAttempt,
+            Some(error) => EndError::Given(Arc::clone(error)),
+        };
+        let ending = TerminalState::of(job.kind())?;
+        Some(Self { ending, lease_version: job.lease_version, counters: job.counters, error })
+    }
+}
+
+fn last_attempt_error(job: &Job) -> Option<Arc<Failure>> {
+    job.attempts.last()?.end.as_ref()?.error.clone()
+}
+
+/// How a requeue is taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakeBack {
+    /// The job was requeued in place: it ends as it had ended.
+    InPlace(EndedJob),
+    /// The job is a clone: it is cancelled.
+    Clone,
+}
+
+/// Takes a requeue back, unless the job has run since. The checkpoint that a reset has removed is
+/// gone.
+pub fn take_back(job: &mut Job, how: &TakeBack, context: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
+    match job.kind() {
+        StateKind::Pending | StateKind::Scheduled | StateKind::Delayed => {}
+        StateKind::Running
+        | StateKind::Retrying
+        | StateKind::Completed
+        | StateKind::Failed
+        | StateKind::DeadLetter
+        | StateKind::Cancelled => {
+            return Err(Refusal::IllegalTransition { from: job.kind(), verb: "taken back" });
+        }
+    }
+    let has_run = match how {
+        TakeBack::InPlace(ended) => job.lease_version != ended.lease_version,
+        TakeBack::Clone => job.lease_version != LeaseVersion::default(),
+    };
+    if has_run {
+        return Err(Refusal::Illegal("the job has run since it was requeued"));
+    }
+    match how {
+        TakeBack::Clone => end_cancelled(job, "the requeue was taken back", context),
+        TakeBack::InPlace(ended) => {
+            job.counters = ended.counters;
+            job.error = match &ended.error {
+                EndError::None => None,
+                EndError::OfLastAttempt => last_attempt_error(job),
+                EndError::Given(error) => Some(Arc::clone(error)),
+            };
+            let cause = match ended.ending {
+                TerminalState::Completed | TerminalState::Failed => Cause::Fail,
+                TerminalState::DeadLetter => Cause::DeadLetter,
+                TerminalState::Cancelled => Cause::Cancel,
+            };
+            job.finish(ended.ending, cause, context);
+        }
+    }
+    Ok(job.kind())
 }

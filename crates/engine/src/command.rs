@@ -10,7 +10,7 @@ use longshore_core::ocypod::status::StatusChange;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
-use longshore_core::requeue::Requeue;
+use longshore_core::requeue::{Requeue, TakeBack};
 use longshore_core::rng::Rng;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
@@ -82,6 +82,11 @@ pub enum AdminCommand {
         id: JobId,
         how: Requeue,
     },
+    /// Takes a requeue back, unless the job has run since.
+    TakeBack {
+        id: JobId,
+        how: Box<TakeBack>,
+    },
     DeadLetter {
         id: JobId,
         reason: Option<String>,
@@ -132,6 +137,7 @@ impl AdminCommand {
             Self::SubmitHeld { .. }
             | Self::Cancel { .. }
             | Self::Requeue { .. }
+            | Self::TakeBack { .. }
             | Self::DeadLetter { .. }
             | Self::RunNow { .. }
             | Self::Edit { .. }
@@ -150,6 +156,7 @@ impl AdminCommand {
             Self::SubmitHeld { id }
             | Self::Cancel { id, .. }
             | Self::Requeue { id, .. }
+            | Self::TakeBack { id, .. }
             | Self::DeadLetter { id, .. }
             | Self::RunNow { id }
             | Self::Edit { id, .. }
@@ -316,6 +323,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
                 let (id, kind) = self.requeue(*id, how)?;
                 state(id, kind)
             }
+            AdminCommand::TakeBack { id, how } => state(*id, self.take_back(*id, how)?),
             AdminCommand::DeadLetter { id, reason } => state(*id, self.dead_letter(*id, reason.as_deref())?),
             AdminCommand::RunNow { id } => state(*id, self.run_now(*id)?),
             AdminCommand::Edit { id, edit } => state(*id, self.edit(*id, edit)?),

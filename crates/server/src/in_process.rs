@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Peer, keep_current};
 use crate::background::{change_listener, ticker, worker_check};
 use crate::net::connection::serve_stream;
+use crate::operations;
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::schedules::engine;
@@ -46,6 +47,7 @@ impl InProcessServer {
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
             app.background_tasks.spawn(engine::run(app.clone()));
+            app.background_tasks.spawn(operations::engine::run(app.clone()));
         }
         let router = routes::router(app.clone());
         Ok(Self { app, router, force_close: CancellationToken::new(), runtime: Handle::current() })

@@ -21,6 +21,7 @@
 //! - [`dialects`]: APIs of other job servers (Ocypod)
 //! - `schedules/`: records of schedules, and the engine that processes their ticks;
 //!   [`declare_schedule`] creates the schedules of a configuration before serving
+//! - `operations/`: durable operations on all jobs that match a filter
 //! - `declared_queues.rs`: [`declare`] creates the queues of a configuration before serving
 
 mod access;
@@ -33,6 +34,7 @@ mod events;
 mod in_process;
 mod net;
 mod openapi;
+mod operations;
 mod options;
 mod routes;
 mod schedules;

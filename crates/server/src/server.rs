@@ -16,6 +16,7 @@ use crate::background::{change_listener, fleet, ticker, worker_check};
 use crate::net::accept::accept;
 use crate::net::io_threads::IoThreads;
 use crate::net::metrics_listener;
+use crate::operations;
 use crate::options::ServerOptions;
 use crate::routes;
 use crate::schedules::engine;
@@ -109,6 +110,7 @@ impl Server {
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));
             io_threads.spawn_here(&app.background_tasks, engine::run(app.clone()));
+            io_threads.spawn_here(&app.background_tasks, operations::engine::run(app.clone()));
         }
         let force_close = CancellationToken::new();
         let router = routes::router(app.clone());

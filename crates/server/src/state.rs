@@ -22,6 +22,7 @@ use crate::background::throughput::ThroughputStats;
 use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::WorkerRegistry;
 use crate::events::EventLog;
+use crate::operations::engine::OperationEngine;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
 use crate::schedules::engine::ScheduleEngine;
 use crate::store_health::StoreFailures;
@@ -64,6 +65,7 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) schedules: Arc<ScheduleEngine>,
+    pub(crate) operations: Arc<OperationEngine>,
     /// Requests a tick for work that has no announced deadline.
     pub(crate) tick_now: Notify,
     pub(crate) body_budget: Arc<Semaphore>,
@@ -96,11 +98,15 @@ impl AppState {
         } = options;
         let metrics: Arc<Metrics> = Arc::default();
         let schedules: Arc<ScheduleEngine> = Arc::default();
+        // A data directory has one server, and so has virtual time.
+        let is_alone = about.kind == "embedded" || matches!(time, ServerClock::Virtual { .. });
+        let operations = Arc::new(OperationEngine::new(is_alone));
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             ServerClock::Real => None,
             ServerClock::Virtual { clock, save } => {
-                Some(Arc::new(VirtualTime::new(store.clone(), clock, save, Arc::clone(&schedules))))
+                let (schedules, operations) = (Arc::clone(&schedules), Arc::clone(&operations));
+                Some(Arc::new(VirtualTime::new(store.clone(), clock, save, schedules, operations)))
             }
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
@@ -120,6 +126,7 @@ impl AppState {
             metrics,
             events: Arc::default(),
             schedules,
+            operations,
             tick_now: Notify::new(),
             tasks: TaskTracker::new(),
             background_tasks: TaskTracker::new(),

@@ -440,6 +440,7 @@ fn queue_of(command: &AdminCommand) -> Option<QueueName> {
         AdminCommand::SubmitHeld { .. }
         | AdminCommand::Cancel { .. }
         | AdminCommand::Requeue { .. }
+        | AdminCommand::TakeBack { .. }
         | AdminCommand::DeadLetter { .. }
         | AdminCommand::RunNow { .. }
         | AdminCommand::Edit { .. }

@@ -270,6 +270,7 @@ impl<'a> Transaction<'a> {
                     | AdminCommand::ResumeQueue { .. }
                     | AdminCommand::Cancel { .. }
                     | AdminCommand::Requeue { .. }
+                    | AdminCommand::TakeBack { .. }
                     | AdminCommand::DeadLetter { .. }
                     | AdminCommand::RunNow { .. }
                     | AdminCommand::Edit { .. }

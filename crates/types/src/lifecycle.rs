@@ -236,3 +236,41 @@ wire_enum!(
         Delete = "delete",
     }
 );
+
+wire_enum!(
+    /// Action of a durable operation on all jobs that match a filter.
+    OperationAction {
+        /// Requeue every matching job.
+        Requeue = "requeue",
+        /// Cancel every matching job.
+        Cancel = "cancel",
+        /// Delete every matching job.
+        Delete = "delete",
+        /// Make every matching job ready now.
+        RunNow = "run_now",
+    }
+);
+
+wire_enum!(
+    /// State of a durable operation.
+    OperationState {
+        /// It counts or treats jobs, or its canary jobs have not ended.
+        Running = "running",
+        /// All canary jobs have ended; `continue` treats the rest.
+        Waiting = "waiting",
+        /// A client has stopped it.
+        Stopped = "stopped",
+        /// All jobs are treated.
+        Done = "done",
+    }
+);
+
+wire_enum!(
+    /// State of an undo.
+    UndoState {
+        /// Jobs are being taken back.
+        Running = "running",
+        /// All jobs are taken back, or kept because they have changed since.
+        Done = "done",
+    }
+);

@@ -18,6 +18,7 @@ pub(crate) mod jobs;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod migrate_store;
+pub(crate) mod operations;
 pub(crate) mod queues;
 pub(crate) mod restore;
 pub(crate) mod schedules;

@@ -12,6 +12,7 @@ mod health;
 mod jobs;
 mod manual;
 mod no_calls_home;
+mod operations;
 mod outages;
 mod output;
 mod postgres;

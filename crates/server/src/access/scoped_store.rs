@@ -300,6 +300,7 @@ impl StoreLayer for ScopedStore {
                 AdminCommand::SubmitHeld { id }
                 | AdminCommand::Cancel { id, .. }
                 | AdminCommand::Requeue { id, .. }
+                | AdminCommand::TakeBack { id, .. }
                 | AdminCommand::DeadLetter { id, .. }
                 | AdminCommand::RunNow { id }
                 | AdminCommand::Edit { id, .. }

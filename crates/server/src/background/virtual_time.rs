@@ -12,6 +12,7 @@ use longshore_engine::{ClaimRequest, Ticked};
 use longshore_store::{Clock, Grant, Park, Store, StoreError, StoreFuture, StoreLayer, VirtualClock};
 use tokio::sync::RwLock;
 
+use crate::operations::engine::OperationEngine;
 use crate::options::SaveVirtualTime;
 use crate::schedules::engine::ScheduleEngine;
 
@@ -23,6 +24,7 @@ pub(crate) struct VirtualTime {
     clock: Arc<VirtualClock>,
     kept: Option<SaveVirtualTime>,
     schedules: Arc<ScheduleEngine>,
+    operations: Arc<OperationEngine>,
     /// Shared by commands, exclusive for an advance.
     gate: RwLock<()>,
 }
@@ -33,14 +35,20 @@ impl VirtualTime {
         clock: Arc<VirtualClock>,
         kept: Option<SaveVirtualTime>,
         schedules: Arc<ScheduleEngine>,
+        operations: Arc<OperationEngine>,
     ) -> Self {
-        Self { store, clock, kept, schedules, gate: RwLock::new(()) }
+        Self { store, clock, kept, schedules, operations, gate: RwLock::new(()) }
     }
 
     /// Processes what is due at the instant at which the server starts.
     pub(crate) async fn start(&self) -> Result<(), StoreError> {
-        self.schedules.refresh(&*self.store).await?;
+        self.refresh().await?;
         self.process_instant().await.map(drop)
+    }
+
+    async fn refresh(&self) -> Result<(), StoreError> {
+        self.schedules.refresh(&*self.store).await?;
+        self.operations.refresh(&*self.store).await
     }
 
     /// Advances the clock by `by`. It stops at every deadline and processes what is due there.
@@ -57,7 +65,7 @@ impl VirtualTime {
     }
 
     async fn advance_to(&self, target: Timestamp) -> Result<(), StoreError> {
-        self.schedules.refresh(&*self.store).await?;
+        self.refresh().await?;
         let mut next = self.process_instant().await?;
         while let Some(due) = next.filter(|due| *due <= target) {
             self.clock.advance_to(due);
@@ -67,14 +75,17 @@ impl VirtualTime {
         Ok(())
     }
 
-    /// Processes everything that is due at this instant: jobs, then schedules, then the jobs that
-    /// these have submitted. Returns the next deadline.
+    /// Processes everything that is due at this instant: jobs, then schedules, then operations, then
+    /// the jobs that these have made due. Returns the next deadline.
     async fn process_instant(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {
             let next = self.tick_until_idle().await?;
-            // The gate is held: schedules write to the inner store.
-            if !self.schedules.process_in_order(&*self.store).await? {
-                return Ok(next.into_iter().chain(self.schedules.next_due()).min());
+            // The gate is held: schedules and operations write to the inner store.
+            let has_worked = self.schedules.process_in_order(&*self.store).await?
+                || self.operations.process_in_order(&*self.store).await?;
+            if !has_worked {
+                let due = self.schedules.next_due().into_iter().chain(self.operations.next_due());
+                return Ok(next.into_iter().chain(due).min());
             }
         }
     }
@@ -101,9 +112,15 @@ impl StoreLayer for VirtualTime {
         call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
-            let _shared = self.gate.read().await;
+            let shared = self.gate.read().await;
             let result = call(&*self.store).await?;
             self.tick_until_idle().await?;
+            drop(shared);
+            // An operation may have been started, or its canary may have ended.
+            if self.operations.is_due(self.clock.now()) {
+                let _alone = self.gate.write().await;
+                self.process_instant().await?;
+            }
             Ok(result)
         })
     }

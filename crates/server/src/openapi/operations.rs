@@ -4,6 +4,7 @@ use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
+use longshore_api::operation::{NewOperation, Operation, OperationStarted, Operations};
 use longshore_api::queue::{PutQueue, Queue, Queues};
 use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedule, Schedules, Ticks};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
@@ -30,6 +31,7 @@ pub(super) fn describe(spec: &mut SpecBuilder) {
     access(spec);
     schedules(spec);
     webhooks(spec);
+    bulk_operations(spec);
     system(spec);
 }
 
@@ -244,6 +246,33 @@ fn schedules(spec: &mut SpecBuilder) {
     trigger.response::<Submitted>("201", "Stored durably").add();
     let ticks = spec.route(Get, "/v1/schedules/{name}/ticks", "The last 100 ticks of a schedule");
     ticks.response::<Ticks>("200", "Newest first, skipped ones included").add();
+}
+
+fn bulk_operations(spec: &mut SpecBuilder) {
+    use HttpMethod::{Get, Post};
+    let start = spec.route(
+        Post,
+        "/v1/operations",
+        "Starts a durable operation on all jobs that match a filter now; it goes on after a restart",
+    );
+    let start = start.request::<NewOperation>();
+    start.response::<OperationStarted>("202", "Stored; `matched` grows until `counted` is true").add();
+    spec.route(Get, "/v1/operations", "Durable operations; ended ones are listed for 30 days")
+        .query(&[("limit", "1-1000, default 100"), ("cursor", "`next` of the previous page")])
+        .response::<Operations>("200", "Newest first")
+        .add();
+    let get = spec.route(Get, "/v1/operations/{id}", "One operation, with the states of its canary jobs");
+    get.response::<Operation>("200", "The operation").add();
+    let resume = spec.route(Post, "/v1/operations/{id}/continue", "Treats the rest after the canary");
+    resume.response::<Operation>("200", "It runs again").add();
+    let stop = spec.route(Post, "/v1/operations/{id}/stop", "Stops an operation after its present slice");
+    stop.response::<Operation>("200", "Stopped").add();
+    let undo = spec.route(
+        Post,
+        "/v1/operations/{id}/undo",
+        "Takes back what a cancel or requeue has changed in the last 5 minutes, except jobs that have run since",
+    );
+    undo.response::<Operation>("202", "The undo was started; see `undo`").add();
 }
 
 fn webhooks(spec: &mut SpecBuilder) {

@@ -4,7 +4,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use longshore_api::ErrorCode;
-use longshore_core::id::{JobId, QueueName, ScheduleName, WorkerName, WorkflowId};
+use longshore_core::id::{JobId, OperationId, QueueName, ScheduleName, WorkerName, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_engine::DeliveryKey;
 
@@ -38,6 +38,19 @@ impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
 /// `{worker}`.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPath(pub WorkerName);
+
+/// `{id}` of an operation; a malformed id is `not_found`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationPath(pub OperationId);
+
+impl<S: Send + Sync> FromRequestParts<S> for OperationPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = param(parts, state, "id").await?;
+        id.parse().map(Self).map_err(|_| ApiError::new(ErrorCode::NotFound, "there is no such operation"))
+    }
+}
 
 /// `{id}` of a token.
 #[derive(Clone, Debug)]

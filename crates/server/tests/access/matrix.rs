@@ -68,6 +68,7 @@ const TABLE: &[(&str, &str, &[&str], About, &str)] = &[
     ("GET", "/v1/stats", &["read"], Any, ""),
     ("GET", "/v1/workers", &["read"], Any, ""),
     ("GET", "/v1/info", &["read"], Any, ""),
+    ("GET", "/v1/operations", &["read"], Any, ""),
     ("POST", "/v1/workers/w/quiet", &["operate"], All, ""),
     ("POST", "/v1/workers/w/stop", &["operate"], All, ""),
     ("POST", "/v1/workers/w/resume", &["operate"], All, ""),

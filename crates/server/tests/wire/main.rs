@@ -24,6 +24,7 @@ mod lists;
 mod logs;
 mod long_polling;
 mod openapi;
+mod operations;
 mod problems;
 mod queues;
 mod restart;

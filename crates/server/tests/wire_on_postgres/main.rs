@@ -16,6 +16,7 @@ mod common;
 
 mod fleet;
 mod fleet_events;
+mod fleet_operations;
 
 #[path = "../wire/admin.rs"]
 mod admin;
@@ -33,6 +34,8 @@ mod leases;
 mod lists;
 #[path = "../wire/long_polling.rs"]
 mod long_polling;
+#[path = "../wire/operations.rs"]
+mod operations;
 #[path = "../wire/queues.rs"]
 mod queues;
 #[path = "../wire/schedules.rs"]
