@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from recording import Recorder
 
-from longshore import CancelReason, Client, Context, Fail, JobType, Report, SyncClient, Worker, job
+from longshore import CancelReason, Client, Context, Fail, JobType, Report, StuckHandlers, SyncClient, Worker, job
 from longshore.testing import TestServer
 from longshore.worker.held import HeldState
 from longshore.worker.signals import release_from_thread
@@ -39,7 +39,10 @@ class WorkerThread:
         self.thread.start()
 
     def run(self) -> None:
-        self.report = self.worker.run()
+        try:
+            self.report = self.worker.run()
+        except StuckHandlers as error:
+            self.report = error.report
 
     def end(self, seconds: float = 20.0) -> Report:
         self.worker.drain()

@@ -22,6 +22,7 @@ from .errors import (
     JobFailed,
     LongshoreError,
     Refused,
+    StuckHandlers,
     Unreachable,
     WaitTimeout,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Report",
     "Shape",
     "Snooze",
+    "StuckHandlers",
     "SubmitOptions",
     "SyncClient",
     "SyncHandle",

@@ -6,8 +6,7 @@ import asyncio
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from urllib.parse import quote, urlencode

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ..cancellation import CancelReason
 from ..codec import encode
 from ..durations import parse_time, to_seconds, to_wire
-from ..errors import LongshoreError, Refused
+from ..errors import LongshoreError, Refused, StuckHandlers
 from ..http import AsyncTransport, BlockingTransport, Hangup
 from ..jobs import BatchJobType, JobType
-from ..outcomes import Done, Release
+from ..outcomes import Done, Fail, Release
 from ..retry import Backoff
 from .clock import ServerClock
 from .handling import HandlerRunner
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("longshore.worker")
 _CALL_SECONDS = 30.0
+_FATAL_CODES = frozenset({"unauthorized", "forbidden", "validation", "bad_request"})
 _CHECKPOINT_SECONDS = 2.0
 _QUIET_POLL_SECONDS = 1.0
 _HANGUP_SECONDS = 1.0
@@ -64,6 +66,7 @@ class WorkerRun:
             lag_warning=options.lag_warning,
         )
         self.report = Report(handled=self._runner.handled)
+        self.stuck_types: list[str] = []
         self._has_room = asyncio.Event()
         self._changed = asyncio.Event()
         self._settler = Settler(self._transport, self.keeper, self.report, self._changed, self._running)
@@ -72,7 +75,6 @@ class WorkerRun:
         self._optional_fields = {"settle"}
         self._is_quiet = False
         self._is_draining = False
-        self._has_claimed = False
         self._until_idle = False
         self._urgent_at: float | None = None
         self._drain_requested = asyncio.Event()
@@ -120,6 +122,8 @@ class WorkerRun:
             self.keeper.stop()
             await self._transport.close()
             self.report.seconds = time.monotonic() - started_at
+        if self._options.stuck_limit is not None and len(self.stuck_types) >= self._options.stuck_limit:
+            raise StuckHandlers(self.stuck_types, self.report)
         return self.report
 
     # Claims
@@ -130,6 +134,12 @@ class WorkerRun:
             if self._is_quiet:
                 self._settler.claims_wait.set()
                 await asyncio.sleep(_QUIET_POLL_SECONDS)
+            if self._is_pressed():
+                self._settler.claims_wait.set()
+                await self._wait_until(
+                    lambda: self._is_draining or not self._is_pressed(), time.monotonic() + _CALL_SECONDS, 0.0
+                )
+                continue
             groups = [group for group in self._groups if group.free() > 0]
             if not groups:
                 self._has_room.clear()
@@ -164,6 +174,10 @@ class WorkerRun:
                 await self._wait_until(
                     lambda: bool(self._settler.buffer) or not self._running(), time.monotonic() + 1.0, 0.0
                 )
+
+    def _is_pressed(self) -> bool:
+        """Returns whether so many outcomes wait for the server that no job may be claimed."""
+        return self._settler.buffer.unsettled() >= self._options.unsettled_limit and not self._settler.is_carried
 
     def _is_idle(self) -> bool:
         return (
@@ -200,7 +214,6 @@ class WorkerRun:
         finally:
             self._hangup = None
             self._settler.claims_wait.clear()
-        self._has_claimed = True
         if batch:
             self._settler.apply_results(batch, answer["results"])
         jobs: list[dict[str, Any]] = answer["jobs"]
@@ -227,7 +240,8 @@ class WorkerRun:
                 await self._wait_until(self._settler.buffer.is_empty, time.monotonic() + _CALL_SECONDS, 0.0)
                 self._settler.is_carried = True
                 return
-            if error.status in (400, 401, 403) and not self._has_claimed:
+            # A token that is revoked, or a wrong option: no later claim can succeed either.
+            if error.code in _FATAL_CODES:
                 raise error
         if not self._claims_are_failing:
             self._claims_are_failing = True
@@ -245,7 +259,7 @@ class WorkerRun:
         accepted = []
         for record in jobs:
             lease = record["lease"]
-            seconds = to_seconds(lease["duration"]) if "duration" in lease else 30.0
+            seconds = _lease_seconds(lease)
             held = HeldJob(record, self._types[record["type"]], leased_from, seconds)
             deadline_at = record.get("deadline_at")
             if deadline_at is not None and now is not None:
@@ -295,7 +309,14 @@ class WorkerRun:
             task.add_done_callback(self._tasks.discard)
 
     async def _execute(self, held: HeldJob, group: SlotGroup) -> None:
-        outcome = await self._runner.run(held)
+        try:
+            outcome = await self._runner.run(held)
+        except Exception as error:
+            # A defect of this package. The slot and the job must not be lost with it.
+            _LOG.exception("cannot run handler %s of job %s", held.type.__name__, held.id)
+            outcome = Fail("system", f"the worker failed: {type(error).__name__}", "worker_error")
+        # From here on no force may interrupt the task: it ends soon by itself.
+        held.task = None
         if held.next_checkpoint is not ABSENT and not isinstance(outcome, Done):
             await self._send_checkpoint(held)
         if held.state is not HeldState.RUNNING:
@@ -332,6 +353,7 @@ class WorkerRun:
         self.keeper.remove(held)
         group.running -= 1
         self.report.abandoned += 1
+        self.stuck_types.append(held.type.type)
         if held.is_lost:
             self._settler.count_lost(held)
         _LOG.error("handler %s of job %s is stuck: it ignores its token and is abandoned", held.type.__name__, held.id)
@@ -418,6 +440,11 @@ class WorkerRun:
                 self._group_of[held.type.type].running -= 1
                 _LOG.warning("job %s is released: handler %s did not finish", held.id, held.type.__name__)
                 self._settler.settle(held, Release())
+
+
+def _lease_seconds(lease: dict[str, Any]) -> float:
+    """Returns how long a lease lasts without a heartbeat. It is infinite where leases are off."""
+    return to_seconds(lease["duration"]) if lease.get("duration") is not None else math.inf
 
 
 def _make_groups(types: list[JobType[Any, Any]], options: WorkerOptions) -> list[SlotGroup]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("longshore.worker")
 _LEFTOVER_SECONDS = 0.5
+_TYPES_MAX = 100
 
 
 class Worker:
@@ -39,7 +40,8 @@ class Worker:
     | `grace` | time from the first signal until the remaining jobs are released | 25 s |
     | `cancel_grace` | time from a cancel request until CancelledError is raised in the handler | 5 s |
     | `stuck_grace` | time from the deadline until a handler is abandoned | 10 s |
-    | `stuck_limit` | stuck handlers that make the worker drain | none |
+    | `stuck_limit` | stuck handlers at which the worker drains and `run` raises `StuckHandlers` | none |
+    | `unsettled_limit` | outcomes without an answer at which claims stop | 1,000, or 4 per slot |
     | `middleware` | functions `(ctx, call)` around each handler, outermost first | none |
     | `state` | shared object, `ctx.state` in handlers | None |
     | `classify` | function from an exception to an outcome, or None for the default | none |
@@ -69,6 +71,7 @@ class Worker:
         wait: Duration = 20,
         lag_warning: Duration = 1,
         version: str | None = None,
+        unsettled_limit: int | None = None,
     ) -> None:
         self.client = client.client if isinstance(client, SyncClient) else client
         self.jobs = list(jobs)
@@ -89,6 +92,7 @@ class Worker:
             state=state,
             classify=classify,
             version=version,
+            unsettled_limit=max(1000, 4 * slots) if unsettled_limit is None else unsettled_limit,
         )
         self._run: WorkerRun | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -115,10 +119,12 @@ class Worker:
         watch = SignalWatch(lambda count, number: self._on_signal(count, number, watchdog))
         try:
             with watch if handles_signals else contextlib.nullcontext():
-                report = loop.run_until_complete(self.serve(until_idle=until_idle))
-                loop.run_until_complete(_cancel_leftovers())
-                loop.run_until_complete(self.client.close())
-                watchdog.end()
+                try:
+                    report = loop.run_until_complete(self.serve(until_idle=until_idle))
+                finally:
+                    loop.run_until_complete(_cancel_leftovers())
+                    loop.run_until_complete(self.client.close())
+                    watchdog.end()
         finally:
             asyncio.set_event_loop(None)
             loop.close()
@@ -201,6 +207,10 @@ async def _cancel_leftovers() -> None:
 def _check_jobs(jobs: list[JobType[Any, Any]]) -> None:
     if not jobs:
         raise ConfigurationError("the worker has no job types (decorate handlers with @job and list them)")
+    if len(jobs) > _TYPES_MAX:
+        raise ConfigurationError(
+            f"the worker has {len(jobs)} types (a claim takes {_TYPES_MAX}: divide them between workers)"
+        )
     seen: set[str] = set()
     for job_type in jobs:
         if not isinstance(job_type, JobType):
