@@ -19,6 +19,11 @@ export interface HttpRequest {
   /** Longest time without an answer. */
   timeoutMs: number;
   signal?: AbortSignal | undefined;
+  /**
+   * Ends a request that waits, without the loss of an answer that is on its way: only the sending
+   * side is closed. The request resolves with that answer, or rejects with the abort reason.
+   */
+  hangup?: AbortSignal | undefined;
 }
 
 /** A successful answer. */
@@ -26,6 +31,9 @@ export interface HttpAnswer {
   status: number;
   text: string;
 }
+
+/** Time for an answer that is on its way when the caller hangs up. */
+const HANGUP_MS = 1_000;
 
 /** Sends requests over kept connections. Never retries. */
 export class Transport {
@@ -55,9 +63,9 @@ export class Transport {
   /** Resolves with a 2xx answer. Rejects with a ProblemError, a ConnectionError or the abort reason. */
   send(request: HttpRequest): Promise<HttpAnswer> {
     return new Promise((resolve, reject) => {
-      const { signal } = request;
-      if (signal?.aborted) {
-        reject(signal.reason);
+      const { signal, hangup } = request;
+      if (signal?.aborted || hangup?.aborted) {
+        reject(signal?.aborted ? signal.reason : hangup?.reason);
         return;
       }
       const headers: Record<string, string | number> = { ...this.headers, ...request.headers };
@@ -76,20 +84,29 @@ export class Transport {
         headers,
       });
       const onAbort = () => call.destroy();
+      let hangupTimer: NodeJS.Timeout | undefined;
+      const onHangup = () => {
+        if (isSent) call.socket?.end();
+        hangupTimer = setTimeout(onAbort, isSent ? HANGUP_MS : 0);
+      };
       const timer = setTimeout(
         () => call.destroy(new Error(`no answer within ${request.timeoutMs} ms`)),
         request.timeoutMs,
       );
       const finish = () => {
         clearTimeout(timer);
+        clearTimeout(hangupTimer);
         signal?.removeEventListener("abort", onAbort);
+        hangup?.removeEventListener("abort", onHangup);
       };
       const fail = (error: Error) => {
         finish();
         if (signal?.aborted) reject(signal.reason);
+        else if (hangup?.aborted) reject(hangup.reason);
         else reject(this.connectionError(request, error, isSent));
       };
       signal?.addEventListener("abort", onAbort, { once: true });
+      hangup?.addEventListener("abort", onHangup, { once: true });
       call.on("error", fail);
       call.on("socket", (socket) => {
         if (socket.connecting) socket.once("connect", () => (isSent = true));

@@ -70,6 +70,7 @@ export interface BatchOptions {
 }
 
 const BATCH_SIZE_MAX = 1_000;
+const TYPES_MAX = 100;
 
 /** Claims jobs and runs their handlers. It claims only the types that it has handlers for. */
 export class Worker<State = unknown> {
@@ -194,6 +195,10 @@ export class Worker<State = unknown> {
   private makeRun(ownsProcess: boolean): WorkerRun {
     if (this.current !== undefined) throw new Error(`the worker ${this.name} is running already`);
     if (this.types.length === 0) throw new Error("the worker has no handlers (add one with .on)");
+    if (this.types.length > TYPES_MAX) {
+      const advice = `a claim takes ${TYPES_MAX}: divide them between workers`;
+      throw new Error(`the worker ${this.name} has ${this.types.length} types (${advice})`);
+    }
     const { options } = this;
     const slots = options.slots ?? 10;
     const setup: WorkerSetup = {

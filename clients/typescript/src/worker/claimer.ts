@@ -36,9 +36,9 @@ export class Claimer {
     private readonly options: ClaimOptions,
   ) {}
 
-  /** Claims jobs for a pool; waits up to `waitMs` for the first one. */
-  async claim(pool: Pool, waitMs: number, signal?: AbortSignal): Promise<Claimed> {
-    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), waitMs, undefined, signal);
+  /** Claims jobs for a pool; waits up to `waitMs` for the first one, or until `hangup` aborts. */
+  async claim(pool: Pool, waitMs: number, hangup?: AbortSignal): Promise<Claimed> {
+    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), waitMs, undefined, hangup);
   }
 
   /** Sends settlements; claims jobs for `pool` with the same request. */
@@ -64,7 +64,7 @@ export class Claimer {
     limit: number,
     waitMs: number,
     texts?: string[],
-    signal?: AbortSignal,
+    hangup?: AbortSignal,
   ): Promise<Claimed> {
     const { worker, lease, version } = this.options;
     const fields: Record<string, unknown> = { queues: pool.queues, worker, limit, types: pool.types };
@@ -81,7 +81,7 @@ export class Claimer {
         path: "/v1/claims",
         body,
         timeoutMs: waitMs + REQUEST_MS,
-        signal,
+        hangup,
       });
       return this.read(answer.text, sentAt);
     } catch (error) {
@@ -90,7 +90,7 @@ export class Claimer {
     } finally {
       pool.reserved -= limit;
     }
-    return this.send(pool, limit, waitMs, texts, signal);
+    return this.send(pool, limit, waitMs, texts, hangup);
   }
 
   private read(text: string, sentAt: number): Claimed {

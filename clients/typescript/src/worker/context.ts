@@ -42,8 +42,8 @@ export interface ContextHost<State> {
   readonly state: State;
   readonly logger: Logger;
   /** Stores progress with the next heartbeat, or data for a later attempt at once. */
-  saveProgress(jobId: string, text: string): void;
-  saveCheckpoint(jobId: string, text: string): Promise<void>;
+  saveProgress(token: string, text: string): void;
+  saveCheckpoint(token: string, text: string): Promise<void>;
 }
 
 /** One run of a job, as its handler sees it. */
@@ -148,14 +148,14 @@ export class JobContext<State = unknown> {
 
   /** Stores data for a later attempt. Resolves once it is durable. */
   async saveCheckpoint(value: unknown): Promise<void> {
-    await this.host.saveCheckpoint(this.id, stringifyJson(value));
+    await this.host.saveCheckpoint(this.job.lease.token, stringifyJson(value));
     this.savedCheckpoint = value;
   }
 
   /** Stores progress for readers. It is sent with the next heartbeat or the end of the run. */
   progress(value: unknown): void {
     this.currentProgress = stringifyJson(value);
-    this.host.saveProgress(this.id, this.currentProgress);
+    this.host.saveProgress(this.job.lease.token, this.currentProgress);
   }
 
   /** Reads the results of the jobs that this one came after. */

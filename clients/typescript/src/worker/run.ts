@@ -25,6 +25,7 @@ import type { Report } from "./report.js";
 import type { WorkerSetup } from "./setup.js";
 import { Settler } from "./settler.js";
 import type { PendingSettlement, SettlementTarget } from "./settler.js";
+import type { KeptLease } from "./thread-messages.js";
 
 /** Part of the grace period after which handlers that still run are aborted. */
 const ABORT_AT = 0.75;
@@ -183,7 +184,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     if (!this.isReachable) this.logger.info("claims work again", { worker: this.setup.worker });
     this.isReachable = true;
     this.report.claimed += jobs.length;
-    for (const job of jobs) this.held.set(job.id, job);
+    for (const job of jobs) this.held.set(job.token, job);
     this.setup.keeper.track(jobs);
     this.obey(answer.directive);
     if (this.isDraining || this.isQuiet) {
@@ -259,8 +260,8 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   }
 
   private drop(job: HeldJob): void {
-    this.held.delete(job.id);
-    this.setup.keeper.untrack(job.id);
+    this.held.delete(job.token);
+    this.setup.keeper.untrack(job.token);
     this.signalChange();
   }
 
@@ -297,10 +298,10 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
 
   // Leases
 
-  onKept(leases: [id: string, expiry: number, isCancelRequested: boolean][], directive: Directive | undefined): void {
+  onKept(leases: KeptLease[], directive: Directive | undefined): void {
     this.areHeartbeatsSent = true;
-    for (const [id, expiry, isCancelRequested] of leases) {
-      const job = this.held.get(id);
+    for (const [token, expiry, isCancelRequested] of leases) {
+      const job = this.held.get(token);
       if (job === undefined) continue;
       job.leaseExpiry = expiry - margin(job.leaseMs);
       if (isCancelRequested) this.cancel(job);
@@ -313,11 +314,11 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     else if (job.state === "waiting") this.releaseWaitingJob(job); // The server ends a released job as cancelled.
   }
 
-  onLost(jobId: string, code: string): void {
-    const job = this.held.get(jobId);
+  onLost(token: string, code: string): void {
+    const job = this.held.get(token);
     // The answer of a settlement is on its way if the job is being settled.
     if (job === undefined || job.state === "settling") return;
-    this.logger.warn("the lease is lost", { job: jobId, type: job.job.type, code });
+    this.logger.warn("the lease is lost", { job: job.id, type: job.job.type, code });
     job.isLost = true;
     if (job.state === "running") {
       this.abort(job, "lease_lost");
@@ -339,16 +340,20 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     this.setup.keeper.track([...this.held.values()]);
   }
 
-  saveProgress(jobId: string, text: string): void {
-    this.setup.keeper.saveProgress(jobId, text);
+  saveProgress(token: string, text: string): void {
+    this.setup.keeper.saveProgress(token, text);
   }
 
-  saveCheckpoint(jobId: string, text: string): Promise<void> {
-    return this.setup.keeper.saveCheckpoint(jobId, text);
+  saveCheckpoint(token: string, text: string): Promise<void> {
+    return this.setup.keeper.saveCheckpoint(token, text);
   }
 
   private abort(job: HeldJob, code: AbortCode): void {
-    if (job.abortedAt !== Infinity) return;
+    if (job.abortedAt !== Infinity) {
+      // A lease that is lost during a drain: from now on the handler has `abandonAfter`.
+      if (job.isLost) this.monitor.watch(job);
+      return;
+    }
     job.abortedAt = monotonicMs();
     job.context?.abort(code);
     this.monitor.watch(job);
