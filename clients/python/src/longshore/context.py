@@ -16,6 +16,7 @@ from .codec import to_json
 from .errors import JobCancelled, Refused
 from .jobs import NewJob
 from .worker.held import ABSENT, HeldJob
+from .workflows import member_to_wire
 
 if TYPE_CHECKING:
     from .client import Client
@@ -109,6 +110,11 @@ class Context:
     def workflow(self) -> str | None:
         """Id of the workflow that the job is a member of."""
         return self._held.record.get("workflow")
+
+    @property
+    def traceparent(self) -> str | None:
+        """W3C trace context of the submission."""
+        return self._held.record.get("traceparent")
 
     @property
     def record(self) -> dict[str, Any]:
@@ -215,10 +221,10 @@ class Context:
         """Submits children of this job, fenced by its lease, and a job that runs after all of them."""
         body: dict[str, Any] = {
             "lease": self._held.token,
-            "jobs": [{"queue": new.queue, **new.to_wire()} for new in jobs],
+            "jobs": [member_to_wire(self.client.prepare_traced(new)) for new in jobs],
         }
         if finally_ is not None:
-            body["finally"] = {"queue": finally_.queue, **finally_.to_wire()}
+            body["finally"] = member_to_wire(self.client.prepare_traced(finally_))
         answer: dict[str, Any] = await self.client.request("POST", f"/v1/jobs/{quote(self.id)}/children", body)
         return answer
 

@@ -17,11 +17,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .client import Client, Handle, Record
+from .client import Client, Handle
 from .codec import decode, to_json
 from .durations import Duration, to_seconds, to_wire
 from .errors import ConfigurationError, LongshoreError
 from .jobs import JobType
+from .operations import Record
 from .outcomes import Outcome
 from .sync import LoopThread, SyncClient, SyncHandle
 from .worker.handling import HandlerRunner
@@ -173,6 +174,7 @@ async def perform_async(
     tags: dict[str, str | None] | None = None,
     state: Any = None,
     timeout: Duration | None = None,
+    traceparent: str | None = None,
     client: Client | None = None,
 ) -> Outcome:
     """Runs one handler as attempt `attempt` and returns its outcome. No server is needed.
@@ -190,6 +192,8 @@ async def perform_async(
         "tags": tags or {},
         "lease": {"token": "none", "version": attempt},
     }
+    if traceparent is not None:
+        record["traceparent"] = traceparent
     record.update(job.new(payload).to_wire())
     if "payload" in record:
         record["payload"] = to_json(record["payload"])

@@ -38,7 +38,8 @@ export class Claimer {
 
   /** Claims jobs for a pool; waits up to `waitMs` for the first one, or until `hangup` aborts. */
   async claim(pool: Pool, waitMs: number, hangup?: AbortSignal): Promise<Claimed> {
-    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), waitMs, undefined, hangup);
+    const wait = this.clock.asksSample(monotonicMs()) ? 0 : waitMs;
+    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), wait, undefined, hangup);
   }
 
   /** Sends settlements; claims jobs for `pool` with the same request. */
@@ -83,7 +84,7 @@ export class Claimer {
         timeoutMs: waitMs + REQUEST_MS,
         hangup,
       });
-      return this.read(answer.text, sentAt);
+      return this.read(answer.text, sentAt, waitMs > 0);
     } catch (error) {
       if (!(error instanceof ProblemError) || error.field !== "version" || !this.canSendVersion) throw error;
       this.canSendVersion = false;
@@ -93,10 +94,10 @@ export class Claimer {
     return this.send(pool, limit, waitMs, texts, hangup);
   }
 
-  private read(text: string, sentAt: number): Claimed {
+  private read(text: string, sentAt: number, isPoll: boolean): Claimed {
     const answer = parseJson(text) as ClaimAnswer;
     const serverNow = Date.parse(answer.now);
-    const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow);
+    const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow, isPoll);
     const answerText = new AnswerText(text);
     const jobs = answer.jobs.map((job, index) => new HeldJob(job, claimedAt, serverNow, answerText, index));
     return { jobs, answer };

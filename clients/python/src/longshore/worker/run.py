@@ -34,6 +34,7 @@ from .slots import SlotGroup
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..schedules import Schedule
 
 _LOG = logging.getLogger("longshore.worker")
 _CALL_SECONDS = 30.0
@@ -50,7 +51,11 @@ _FORCE_PART = 0.9
 class WorkerRun:
     """The state of one run."""
 
-    def __init__(self, client: Client, types: list[JobType[Any, Any]], options: WorkerOptions) -> None:
+    def __init__(
+        self, client: Client, types: list[JobType[Any, Any]], options: WorkerOptions, schedules: list[Schedule]
+    ) -> None:
+        self._client = client
+        self._schedules = schedules
         self._options = options
         self._transport = AsyncTransport(client.address)
         self._types = {job_type.type: job_type for job_type in types}
@@ -104,20 +109,23 @@ class WorkerRun:
         claims = loop.create_task(self._claim_loop())
         settlements = loop.create_task(self._settler.run())
         requested = loop.create_task(self._drain_requested.wait())
+        refused = loop.create_task(self._put_schedules())
         try:
             try:
-                await asyncio.wait({claims, settlements, requested}, return_when=asyncio.FIRST_COMPLETED)
+                if until_idle:
+                    await asyncio.wait({refused, requested}, return_when=asyncio.FIRST_COMPLETED)
+                await self._wait_for_end({claims, settlements, requested}, refused)
                 await self._drain(claims)
             except asyncio.CancelledError:
                 # The application ends without `drain`: no job may be lost with it.
                 self.release_all()
                 await self._drain(claims)
                 raise
-            for task in (claims, settlements):
+            for task in (claims, settlements, refused):
                 if task.done() and not task.cancelled():
                     task.result()
         finally:
-            for ended in (claims, settlements, requested):
+            for ended in (claims, settlements, requested, refused):
                 ended.cancel()
             self.keeper.stop()
             await self._transport.close()
@@ -125,6 +133,29 @@ class WorkerRun:
         if self._options.stuck_limit is not None and len(self.stuck_types) >= self._options.stuck_limit:
             raise StuckHandlers(self.stuck_types, self.report)
         return self.report
+
+    @staticmethod
+    async def _wait_for_end(tasks: set[asyncio.Task[Any]], schedules: asyncio.Task[None]) -> None:
+        """Waits until one of the tasks ends, or until the schedules cannot be created."""
+        while not any(task.done() for task in tasks):
+            if schedules.done() and (schedules.cancelled() or schedules.exception() is not None):
+                return
+            waited = tasks if schedules.done() else {*tasks, schedules}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _put_schedules(self) -> None:
+        """Creates the schedules of the worker. It claims meanwhile, and survives an outage."""
+        backoff = Backoff()
+        for schedule in self._schedules:
+            while True:
+                try:
+                    await self._client.put_schedule(schedule.name, schedule.job, **schedule.options)
+                    break
+                except LongshoreError as error:
+                    if isinstance(error, Refused) and error.retry == "never":
+                        raise
+                    _LOG.warning("cannot create schedule %s, trying again: %s", schedule.name, error)
+                await asyncio.sleep(backoff.next_delay())
 
     # Claims
 
@@ -188,7 +219,7 @@ class WorkerRun:
         """Claims jobs for these groups, settles a batch, and starts handlers. Returns the count."""
         options = self._options
         limit = min(BATCH_MAX, sum(group.free() for group in groups))
-        is_waiting = not (batch or self._until_idle or self._is_quiet)
+        is_waiting = not (batch or self._until_idle or self._is_quiet or self._clock.asks_sample(time.monotonic()))
         body: dict[str, Any] = {
             "queues": options.queues,
             "worker": options.name,
@@ -218,9 +249,9 @@ class WorkerRun:
             self._settler.apply_results(batch, answer["results"])
         jobs: list[dict[str, Any]] = answer["jobs"]
         if jobs:
-            self._accept(jobs, answer.get("now"), sent)
+            self._accept(jobs, answer.get("now"), sent, is_poll=is_waiting)
         elif "now" in answer:
-            self._clock.add(sent, parse_time(answer["now"]))
+            self._clock.add(sent, parse_time(answer["now"]), is_poll=is_waiting)
         self._direct(answer.get("directive", "run"))
         return len(jobs)
 
@@ -249,13 +280,13 @@ class WorkerRun:
         self._settler.claims_wait.set()
         await asyncio.sleep(backoff.next_delay())
 
-    def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float) -> None:
+    def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float, *, is_poll: bool) -> None:
         """Takes claimed jobs, and starts as many as there are free slots."""
         received = time.monotonic()
         now = parse_time(now_text) if now_text else None
         leased_from = sent if now is None else self._clock.earliest(sent, received, now)
         if now is not None:
-            self._clock.add(sent, now)
+            self._clock.add(sent, now, is_poll=is_poll)
         accepted = []
         for record in jobs:
             lease = record["lease"]

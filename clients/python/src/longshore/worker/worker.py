@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..client import Client
 from ..durations import Duration, to_seconds
 from ..errors import ConfigurationError
-from ..jobs import JobType
+from ..jobs import JobType, NewJob
+from ..schedules import Schedule, ScheduleDetails, make_schedule, with_cron
 from ..sync import SyncClient
 from .options import Classifier, Middleware, WorkerOptions, default_name
 from .report import Report
@@ -21,7 +22,7 @@ from .run import WorkerRun
 from .signals import SignalWatch, Watchdog, exit_now
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 _LOG = logging.getLogger("longshore.worker")
 _LEFTOVER_SECONDS = 0.5
@@ -94,10 +95,30 @@ class Worker:
             version=version,
             unsettled_limit=max(1000, 4 * slots) if unsettled_limit is None else unsettled_limit,
         )
+        self.schedules: list[Schedule] = []
+        for job_type in self.jobs:
+            for schedule in job_type.schedules:
+                self._add_schedule(schedule)
         self._run: WorkerRun | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Report] | None = None
         self._early_command: str | None = None
+
+    def schedule(
+        self, name: str, cron: str | None, job: NewJob[Any] | JobType[Any, Any], **details: Unpack[ScheduleDetails]
+    ) -> Self:
+        """Adds a schedule that the worker creates at its start, or brings up to date.
+
+        An equal schedule stays as it is, so any number of workers may have it. `cron` is None for one
+        with `every`. The worker's token needs the action `admin` for it.
+        """
+        self._add_schedule(make_schedule(name, job, with_cron(cron, details)))
+        return self
+
+    def _add_schedule(self, schedule: Schedule) -> None:
+        if any(each.name == schedule.name for each in self.schedules):
+            raise ConfigurationError(f"two schedules have the name {schedule.name!r}")
+        self.schedules.append(schedule)
 
     @property
     def name(self) -> str:
@@ -134,7 +155,7 @@ class Worker:
     async def serve(self, *, until_idle: bool = False) -> Report:
         """Runs the worker on the present event loop until `drain`, and returns its report."""
         self._loop = asyncio.get_running_loop()
-        self._run = run = WorkerRun(self.client, self.jobs, self.options)
+        self._run = run = WorkerRun(self.client, self.jobs, self.options, self.schedules)
         if self._early_command is not None:
             getattr(run, self._early_command)()
         try:
