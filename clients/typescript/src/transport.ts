@@ -8,6 +8,8 @@ import type { Problem } from "./errors.js";
 export interface Endpoint {
   url: string;
   token?: string;
+  /** Certificates of authorities, in PEM form. */
+  ca?: string[];
 }
 
 /** One HTTP request; `body` is JSON text. */
@@ -50,7 +52,8 @@ export class Transport {
     }
     this.request = module.request as typeof http.request;
     // A kept connection is dropped before the server would close it.
-    this.agent = new module.Agent({ keepAlive: true, noDelay: true, scheduling: "lifo", timeout: 70_000 });
+    const agentOptions = { keepAlive: true, noDelay: true, scheduling: "lifo", timeout: 70_000 } as const;
+    this.agent = new module.Agent(endpoint.ca === undefined ? agentOptions : { ...agentOptions, ca: endpoint.ca });
     this.headers = { accept: "application/json" };
     if (endpoint.token !== undefined) this.headers["authorization"] = `Bearer ${endpoint.token}`;
   }

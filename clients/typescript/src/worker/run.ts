@@ -4,7 +4,7 @@ import { monotonicMs } from "../duration.js";
 import { ProblemError, StuckHandlersError } from "../errors.js";
 import { Released } from "../outcome.js";
 import type { Outcome } from "../outcome.js";
-import { Backoff } from "../retry.js";
+import { Backoff, canRetry } from "../retry.js";
 import type { Directive, Verdict } from "./claimed.js";
 import { Claimer } from "./claimer.js";
 import type { Claimed } from "./claimer.js";
@@ -105,6 +105,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
       return this.finish();
     }
     for (const pool of this.pools) void this.claimLoop(pool);
+    void this.putSchedules();
     if (this.isDraining) this.signalChange();
     await this.ended;
     return this.finish();
@@ -114,6 +115,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   async runUntilIdle(isVirtualTime: boolean): Promise<Report> {
     this.loopWatch.start();
     if (!isVirtualTime) await this.setup.keeper.ready();
+    await this.putSchedules();
     const backoff = new Backoff();
     for (;;) {
       const before = this.report.claimed;
@@ -136,6 +138,27 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   }
 
   // Claims
+
+  /** Creates the schedules of the worker. It claims meanwhile, and survives an outage. */
+  private async putSchedules(): Promise<void> {
+    const backoff = new Backoff();
+    for (const { name, options, job } of this.setup.schedules) {
+      while (!this.isDraining) {
+        try {
+          await this.client.putSchedule(name, options, job);
+          break;
+        } catch (error) {
+          if (!canRetry(error, true)) {
+            this.fatal = error;
+            this.drain();
+            return;
+          }
+          this.logger.warn("cannot create a schedule, trying again", { schedule: name, error });
+        }
+        await this.pause(backoff.nextMs());
+      }
+    }
+  }
 
   private async claimLoop(pool: Pool): Promise<void> {
     this.activeLoops += 1;
@@ -236,7 +259,9 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
 
   private async runBatchJobs(registration: BatchRegistration, jobs: HeldJob[]): Promise<void> {
     const items = jobs.map((job) => ({ job, context: this.makeContext(job), payload: payloadOf(job) }));
-    await runBatch(registration, this.state, items, this.onSync, (job, outcome) => this.endRun(job, outcome));
+    const { middleware } = this.setup;
+    const end = (job: HeldJob, outcome: Outcome) => this.endRun(job, outcome);
+    await runBatch({ registration, state: this.state, middleware, onSync: this.onSync, end }, items);
   }
 
   /** Ends a run with what its handler said. A run that was abandoned has ended before. */
