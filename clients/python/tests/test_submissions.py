@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import types
 from typing import Any
 
-import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from longshore import Client, Context, NewJob, SyncClient, Worker, chain, chord, graph, job
+from longshore import Client, Context, Fail, NewJob, SyncClient, Worker, chain, chord, graph, job, trace_jobs
 from longshore.testing import TestServer, perform
 from longshore.tracing import current_traceparent
 
@@ -46,40 +47,46 @@ def test_before_submit_sees_every_new_job(server: TestServer, name: str) -> None
     assert len(client.list_jobs(queue=name, limit=5)) == 5
 
 
-def test_traceparent_of_the_present_span(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traceparent_of_the_present_span() -> None:
     assert current_traceparent() is None
-
-    class Span:
-        trace_id = int("0af7651916cd43dd8448eb211c80319c", 16)
-        span_id = int("b7ad6b7169203331", 16)
-        trace_flags = 1
-        is_valid = True
-
-        def get_span_context(self) -> Span:
-            return self
-
-    # The API of OpenTelemetry, as far as the client reads it.
-    api = types.ModuleType("opentelemetry.trace")
-    api.get_current_span = Span  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "opentelemetry.trace", api)
     client = Client("http://127.0.0.1:1")
-    assert client.prepare_traced(plain.new(1)).to_wire()["traceparent"] == TRACE
-    given = plain.new(1, traceparent="00-1-2-00")
-    assert client.prepare_traced(given).to_wire()["traceparent"] == "00-1-2-00"
-    Span.is_valid = False
     assert "traceparent" not in client.prepare_traced(plain.new(1)).to_wire()
+    identity = trace.SpanContext(int(TRACE[3:35], 16), int(TRACE[36:52], 16), False, trace.TraceFlags(1))
+    with trace.use_span(trace.NonRecordingSpan(identity)):
+        assert client.prepare_traced(plain.new(1)).to_wire()["traceparent"] == TRACE
+        given = plain.new(1, traceparent="00-1-2-00")
+        assert client.prepare_traced(given).to_wire()["traceparent"] == "00-1-2-00"
 
 
-def test_context_has_the_traceparent() -> None:
+def test_a_first_attempt_continues_the_trace_and_a_retry_links_to_it() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
     seen: list[Any] = []
 
-    @job("traced")
-    async def traced(ctx: Context, payload: None) -> None:
-        seen.append(ctx.traceparent)
+    @job("traced", queue="mail")
+    async def traced(ctx: Context, payload: None) -> Fail:
+        seen.append((ctx.traceparent, current_traceparent()))
+        return Fail.temporary("no", code="smtp")
 
-    perform(traced, None, traceparent=TRACE)
-    perform(traced, None)
-    assert seen == [TRACE, None]
+    perform(traced, None, traceparent=TRACE, middleware=[trace_jobs])
+    perform(traced, None, traceparent=TRACE, attempt=2, middleware=[trace_jobs])
+    perform(traced, None, middleware=[trace_jobs])
+    first, retry, alone = exporter.get_finished_spans()
+    submission = int(TRACE[3:35], 16)
+    assert first.context is not None
+    assert retry.context is not None
+    assert (first.name, first.kind, first.status.description) == ("process traced", trace.SpanKind.CONSUMER, "smtp")
+    assert first.context.trace_id == submission
+    assert first.parent is not None
+    assert f"{first.parent.span_id:016x}" == TRACE[36:52]
+    # The handler's own submissions continue the span of the run.
+    assert seen[0] == (TRACE, f"00-{submission:032x}-{first.context.span_id:016x}-01")
+    assert retry.parent is None
+    assert retry.context.trace_id != submission
+    assert [link.context.trace_id for link in retry.links] == [submission]
+    assert (alone.parent, len(alone.links)) == (None, 0)
 
 
 def test_calls_of_operators(server: TestServer, client: SyncClient, name: str) -> None:

@@ -41,11 +41,12 @@ class Context:
     in a thread calls coroutines with `run`.
     """
 
-    __slots__ = ("_held", "_loop", "client", "state")
+    __slots__ = ("_held", "_loop", "_step_lock", "client", "state")
 
     def __init__(self, held: HeldJob, client: Client, state: Any, loop: asyncio.AbstractEventLoop | None) -> None:
         self._held = held
         self._loop = loop
+        self._step_lock: asyncio.Lock | None = None
         self.client = client
         self.state = state
 
@@ -206,11 +207,14 @@ class Context:
         result = work(*arguments)
         if inspect.isawaitable(result):
             result = await result
-        # Read again: another part may have been stored meanwhile.
-        stored = self._held.checkpoint
-        checkpoint = dict(stored) if isinstance(stored, dict) else {}
-        checkpoint[_STEPS] = {**checkpoint.get(_STEPS, {}), name: to_json(result)}
-        await self.save_checkpoint(checkpoint)
+        if self._step_lock is None:
+            self._step_lock = asyncio.Lock()
+        # One save after the other: each has the results of the steps before it.
+        async with self._step_lock:
+            stored = self._held.checkpoint
+            checkpoint = dict(stored) if isinstance(stored, dict) else {}
+            checkpoint[_STEPS] = {**checkpoint.get(_STEPS, {}), name: to_json(result)}
+            await self.save_checkpoint(checkpoint)
         return checkpoint[_STEPS][name]
 
     # Other jobs

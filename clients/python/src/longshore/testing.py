@@ -27,6 +27,7 @@ from .outcomes import Outcome
 from .sync import LoopThread, SyncClient, SyncHandle
 from .worker.handling import HandlerRunner
 from .worker.held import HeldJob
+from .worker.options import Middleware
 from .worker.report import Report
 from .worker.worker import Worker
 
@@ -176,6 +177,7 @@ async def perform_async(
     timeout: Duration | None = None,
     traceparent: str | None = None,
     client: Client | None = None,
+    middleware: Sequence[Middleware] = (),
 ) -> Outcome:
     """Runs one handler as attempt `attempt` and returns its outcome. No server is needed.
 
@@ -192,6 +194,8 @@ async def perform_async(
         "tags": tags or {},
         "lease": {"token": "none", "version": attempt},
     }
+    if attempt > 1:
+        record["previous_attempt_id"] = "00000000-0000-4000-8000-000000000001"
     if traceparent is not None:
         record["traceparent"] = traceparent
     record.update(job.new(payload).to_wire())
@@ -201,7 +205,7 @@ async def perform_async(
     if timeout is not None:
         seconds = to_seconds(timeout)
         held.set_deadline(time.monotonic() + seconds, seconds)
-    return await HandlerRunner(client or Client("http://127.0.0.1:1", timeout=1), state).run(held)
+    return await HandlerRunner(client or Client("http://127.0.0.1:1", timeout=1), state, tuple(middleware)).run(held)
 
 
 def perform(job: JobType[P, Any], payload: P, **fields: Any) -> Outcome:

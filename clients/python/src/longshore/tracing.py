@@ -37,7 +37,7 @@ async def trace_jobs(ctx: Context, call: Callable[[], Awaitable[Outcome]]) -> Ou
     base = context.Context()
     if parent is not None and not links:
         base = trace.set_span_in_context(trace.NonRecordingSpan(parent), base)
-    attributes = {
+    attributes: dict[str, str | int] = {
         "messaging.system": "longshore",
         "messaging.operation.type": "process",
         "messaging.destination.name": ctx.queue,
