@@ -216,7 +216,7 @@ def test_drain_finishes_cancels_and_releases(server: TestServer, client: SyncCli
     wait_for("ten handlers", lambda: client.get_queue(name)["counts"]["running"] == 10)
     started = time.monotonic()
     report = worker.end()
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 10.0
     assert (report.completed, report.released, report.failed) == (5, 5, 0)
     assert {handle.get()["state"] for handle in short} == {"completed"}
     for handle in long:
