@@ -143,8 +143,8 @@ test-python: programs ## checks and tests the Python package against the real se
 		cp clients/python/requirements-dev.txt "$$environment/"; \
 	fi; \
 	cd clients/python; \
-	"$$environment/bin/ruff" format --check --quiet .; \
-	"$$environment/bin/ruff" check --quiet .; \
+	"$$environment/bin/ruff" format --check --quiet . ../../examples/python; \
+	"$$environment/bin/ruff" check --quiet . ../../examples/python; \
 	"$$environment/bin/mypy" --no-error-summary; \
 	LONGSHORE_BIN="$$target/debug/longshore" "$$environment/bin/python" -m pytest
 

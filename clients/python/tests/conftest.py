@@ -29,8 +29,7 @@ def pytest_configure() -> None:
 def server() -> Iterator[TestServer]:
     """A server in real time, in memory."""
     # The tests of webhooks have their receivers on loopback.
-    os.environ["LONGSHORE_WEBHOOK_ALLOW"] = "127.0.0.0/8"
-    server = TestServer(virtual_clock=False)
+    server = TestServer(virtual_clock=False, arguments=["--webhook-allow", "127.0.0.0/8"])
     yield server
     server.kill()
 

@@ -20,6 +20,12 @@ class Recorder:
         self.is_down = False
         # With `directive` the proxy offers what newer servers do: settlements in claims, directives.
         self.directive: str | None = None
+        # Refuses settlements alone (503) and in claims (400), as an earlier server in an outage does.
+        self.refuses_settlements = False
+        self.refused = threading.Event()
+        # Status and problem document of every answer, instead of the server's.
+        self.refusal: tuple[int, dict[str, Any]] | None = None
+        self.claimed = threading.Event()
         recorder = self
         target = urlsplit(url)
 
@@ -47,6 +53,16 @@ class Recorder:
                 self.wfile.write(data)
 
             def answer(self, body: bytes) -> tuple[int, bytes]:
+                if recorder.refusal is not None:
+                    return recorder.refusal[0], json.dumps(recorder.refusal[1]).encode()
+                if self.path == "/v1/claims":
+                    recorder.claimed.set()
+                if recorder.refuses_settlements:
+                    if self.path == "/v1/settlements":
+                        recorder.refused.set()
+                        return 503, json.dumps({"code": "store_unavailable", "retry": "safe"}).encode()
+                    if b'"settle"' in body:
+                        return 400, json.dumps({"code": "validation", "field": "settle", "retry": "never"}).encode()
                 if recorder.directive is None or self.path not in ("/v1/claims", "/v1/heartbeats"):
                     return self.call(self.path, body)
                 request = json.loads(body)

@@ -6,14 +6,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 
+from longshore import Client
 from longshore.testing import TestQueue
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.insert(0, str(ROOT / "examples" / "python"))
 import linkcheck
 
 
@@ -69,3 +70,12 @@ def test_missing_page_is_permanent(queue: TestQueue, site: str) -> None:
     page = queue.submit(linkcheck.check_page, linkcheck.Page(f"{site}/missing"))
     queue.drain(*linkcheck.HANDLERS)
     assert page.get()["error"]["code"] == "not_a_page"
+
+
+def test_pages_are_checked_every_night(queue: TestQueue, site: str) -> None:
+    linkcheck.make_worker(Client(queue.url), [f"{site}/good"]).run(until_idle=True)
+    for _ in range(2):
+        queue.advance("1d")
+        queue.drain(*linkcheck.HANDLERS)
+    checked = queue.submitted(linkcheck.check_page)
+    assert [(page.payload.url, page.job["state"]) for page in checked] == [(f"{site}/good", "completed")] * 2

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from longshore import CancelReason, Context, JobType, Unreachable, job
+from longshore import CancelReason, Context, JobType, Refused, Unreachable, job
 from longshore.worker.clock import ServerClock
 from longshore.worker.held import HeldJob, HeldState
 from longshore.worker.keeper import KeeperEvents, LeaseKeeper
@@ -29,6 +29,7 @@ class FakeServer:
         self.results: dict[str, dict[str, Any]] = {}
         self.is_down = False
         self.directive = "run"
+        self.bytes_max = 32 * 1024 * 1024
 
     def request(self, method: str, path: str, body: bytes | None, timeout: float) -> Any:
         assert (method, path) == ("POST", "/v1/heartbeats")
@@ -36,6 +37,8 @@ class FakeServer:
         self.calls.append((self.keeper.time, items))
         if self.is_down:
             raise Unreachable("down", sent=True)
+        if len(body or b"") > self.bytes_max:
+            raise Refused(413, {"code": "payload_too_large", "retry": "never"})
         results = [self.results.get(item["id"], {"id": item["id"]}) for item in items]
         return {"results": results, "directive": self.directive}
 
@@ -145,6 +148,47 @@ def test_progress_and_checkpoint_are_sent_once(virtual: KeeperInVirtualTime) -> 
     assert len(with_checkpoint) >= 2
     assert "checkpoint" not in virtual.server.calls[-1][1][0]
     assert not held.checkpoint_in_flight
+
+
+def test_progress_of_a_failed_heartbeat_is_sent_again(virtual: KeeperInVirtualTime) -> None:
+    [held] = virtual.hold()
+    held.next_progress = 50
+    virtual.server.is_down = True
+    virtual.advance(10.5)
+    virtual.server.is_down = False
+    virtual.advance(30.0)
+    assert [items[0].get("progress") for _, items in virtual.server.calls[-2:]] == [50, None]
+
+
+def test_large_checkpoints_take_several_calls(virtual: KeeperInVirtualTime) -> None:
+    """40 checkpoints of 1 MiB do not fit into the 32 MiB of one request."""
+    jobs = virtual.hold(40)
+    for held in jobs:
+        held.next_checkpoint = held.checkpoint = "x" * 1024 * 1024
+    virtual.advance(12.0)
+    assert len(virtual.server.calls) >= 5
+    stored = [item["id"] for _, items in virtual.server.calls for item in items if "checkpoint" in item]
+    assert sorted(stored) == sorted(held.id for held in jobs)
+    assert all(held.leased_from >= 10.0 for held in jobs)
+
+
+def test_refused_checkpoint_costs_no_lease(virtual: KeeperInVirtualTime) -> None:
+    jobs = virtual.hold(3)
+    virtual.server.bytes_max = 1000
+    jobs[1].next_checkpoint = jobs[1].checkpoint = "x" * 1000
+    virtual.advance(120.0)
+    assert not any(held.is_lost for held in jobs)
+    assert not jobs[1].checkpoint_in_flight
+
+
+def test_lease_without_end_survives_an_outage(virtual: KeeperInVirtualTime) -> None:
+    [held] = virtual.hold(lease=float("inf"))
+    virtual.server.is_down = True
+    virtual.advance(3_000.0)
+    assert not held.is_lost
+    virtual.server.is_down = False
+    virtual.advance(3_020.0)
+    assert held.leased_from > 3_000.0
 
 
 def test_cancel_request_forces_after_the_grace_time(virtual: KeeperInVirtualTime) -> None:

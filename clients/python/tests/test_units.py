@@ -109,8 +109,23 @@ def test_lease_begins_before_the_claim_was_sent() -> None:
     # A step of the server's clock never moves the start behind the answer.
     assert clock.earliest(31.0, 31.1, 9999.0) == 31.1
     # A sample older than a minute is replaced.
-    clock.add(100.0, 1101.0)
+    clock.add(100.0, 1101.0, is_poll=True)
     assert clock.earliest(101.0, 130.0, 1130.5) == pytest.approx(129.5)
+
+
+def test_worker_that_only_waits_asks_for_samples() -> None:
+    clock = ServerClock()
+    assert clock.asks_sample(0.0)
+    # The call failed: the next one waits for a second.
+    assert not clock.asks_sample(0.5)
+    clock.add(0.5, 1000.5)
+    assert not clock.asks_sample(45.0)
+    # Long polls of 20 s bring no sample: after 45 s one claim does not wait, and replaces the old sample.
+    clock.add(40.0, 1060.0, is_poll=True)
+    assert clock.asks_sample(46.0)
+    clock.add(46.0, 1046.2)
+    assert not clock.asks_sample(90.0)
+    assert clock.earliest(50.0, 70.0, 1068.0) == pytest.approx(67.8)
 
 
 def test_margins_of_leases_and_deadlines() -> None:

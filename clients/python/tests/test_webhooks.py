@@ -9,9 +9,10 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
 from longshore import SyncClient
 from longshore.errors import Refused
-from standardwebhooks import Webhook, WebhookVerificationError
 
 
 class _Receiver:

@@ -214,6 +214,20 @@ def test_steps_run_once_over_attempts(server: TestServer, client: SyncClient, na
     assert calls == ["compute None", "compute 0", "fail"]
 
 
+def test_steps_side_by_side_are_all_stored(server: TestServer, client: SyncClient, name: str) -> None:
+    @job("side")
+    async def handler(ctx: Context, payload: None) -> list[str]:
+        async def part(text: str) -> str:
+            return text
+
+        return list(await asyncio.gather(*(ctx.step(each, part, each) for each in "abc")))
+
+    handle = handler.submit(client, None, queue=name)
+    run_until_idle(server, name, handler)
+    assert handle.wait(5) == ["a", "b", "c"]
+    assert handle.get()["checkpoint"] == {"$steps": {"a": "a", "b": "b", "c": "c"}}
+
+
 def test_checkpoint_before_a_failure_is_stored(server: TestServer, client: SyncClient, name: str) -> None:
     @job("checkpoint")
     async def handler(ctx: Context, payload: None) -> None:

@@ -9,13 +9,16 @@ import { JobHandle } from "./handle.js";
 import type { Submitted } from "./handle.js";
 import type { JobDefinition, NewJob } from "./job.js";
 import { parseJson, stringifyJson } from "./json.js";
-import type { DeliveryRecord, JobRecord, JobState, SubmitOptions, WebhookRecord } from "./records.js";
+import { Operations } from "./operations.js";
+import type { CallOptions } from "./operations.js";
+import type { JobRecord, JobState, SubmitOptions } from "./records.js";
 import { toCamelCase, toSnakeCase } from "./records.js";
 import { withRetries } from "./retry.js";
+import { currentTraceparent } from "./tracing.js";
 import { Transport } from "./transport.js";
 import type { Endpoint, HttpRequest } from "./transport.js";
 import type { WorkflowCreated, WorkflowForm, WorkflowRecord } from "./workflow.js";
-import { checkForm, formToWire } from "./workflow.js";
+import { checkForm, formToWire, mapForm } from "./workflow.js";
 
 /** Options of a client. */
 export interface ClientOptions {
@@ -23,11 +26,16 @@ export interface ClientOptions {
   url?: string;
   /** Access token. Absent: `LONGSHORE_TOKEN`. */
   token?: string;
+  /** Certificates of authorities in PEM form, instead of those of Node.js, for a server with https. */
+  ca?: string | Buffer | (string | Buffer)[];
   /** Longest time of one request. Absent: 30 s. */
   timeout?: Duration;
   /** How long failed requests are repeated, where the error allows it. Absent: 30 s. */
   retryFor?: Duration;
-  /** Called with each job before it is sent; returns the job to send, with tags for example. */
+  /**
+   * Called with each new job before it is sent, also in workflows, children and schedules. Returns the
+   * job to send, with tags for example: `(job) => job.withFields({ tags: { team: "mail" } })`.
+   */
   beforeSubmit?: (job: NewJob) => NewJob;
 }
 
@@ -38,23 +46,14 @@ export interface WaitOptions {
   signal?: AbortSignal;
 }
 
-/** Options of one request. */
-export interface CallOptions {
-  body?: unknown;
-  /** Whether it may be sent again after a lost answer. Absent: true for GET, PUT and DELETE. */
-  isRepeatable?: boolean;
-  timeoutMs?: number;
-  signal?: AbortSignal | undefined;
-  /** Time in which it is repeated. Absent: the client's `retryFor`. */
-  retryForMs?: number;
-}
+export type { CallOptions };
 
 const BATCH_MAX = 1_000;
 const POLL_MS = 30_000;
 const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "dead_letter", "cancelled"]);
 
 /** Submits, reads and controls jobs. Safe to share; one client per process is enough. */
-export class Client {
+export class Client extends Operations {
   /** Where the server is; workers use it for connections of their own. */
   readonly endpoint: Endpoint;
   readonly transport: Transport;
@@ -65,14 +64,30 @@ export class Client {
   private readonly keylessQueues = new Set<string>();
 
   constructor(options: ClientOptions | string = {}) {
+    super();
     const given = typeof options === "string" ? { url: options } : options;
     const url = given.url ?? (process.env["LONGSHORE_SERVER"] || "http://127.0.0.1:7070");
     const token = given.token ?? (process.env["LONGSHORE_TOKEN"] || undefined);
-    this.endpoint = token === undefined ? { url } : { url, token };
+    this.endpoint = { url };
+    if (token !== undefined) this.endpoint.token = token;
+    if (given.ca !== undefined) this.endpoint.ca = [given.ca].flat().map(String);
     this.transport = new Transport(this.endpoint);
     this.timeoutMs = toMilliseconds(given.timeout ?? "30s");
     this.retryForMs = toMilliseconds(given.retryFor ?? "30s");
     this.beforeSubmit = given.beforeSubmit ?? ((job) => job);
+  }
+
+  /** Returns the job to send for a new job: what `beforeSubmit` makes of it. */
+  prepare<R>(job: NewJob<R>): NewJob<R> {
+    return this.beforeSubmit(job as NewJob) as NewJob<R>;
+  }
+
+  /** As `prepare`, with the trace context of the active span if the job has none. */
+  prepareTraced<R>(job: NewJob<R>): NewJob<R> {
+    const prepared = this.prepare(job);
+    if (prepared.fields["traceparent"] !== undefined) return prepared;
+    const traceparent = currentTraceparent();
+    return traceparent === undefined ? prepared : prepared.withFields({ traceparent });
   }
 
   /** Submits one job. Resolves once it is durable. */
@@ -91,7 +106,7 @@ export class Client {
    * Throws the first error; earlier batches stay submitted.
    */
   async submitMany<R>(jobs: readonly NewJob<R>[]): Promise<JobHandle<R>[]> {
-    const prepared = jobs.map((job) => this.beforeSubmit(job as NewJob) as NewJob<R>);
+    const prepared = jobs.map((job) => this.prepareTraced(job));
     await Promise.all(prepared.map((job) => job.check()));
     const handles = new Array<JobHandle<R>>(jobs.length);
     for (const [queue, positions] of groupByQueue(prepared)) {
@@ -134,8 +149,9 @@ export class Client {
 
   /** Submits a chain, group, chord or graph: all of its jobs, or none. */
   async submitWorkflow(form: WorkflowForm, options: { name?: string; open?: boolean } = {}): Promise<WorkflowCreated> {
-    await checkForm(form);
-    const body = { ...options, ...formToWire(form) };
+    const prepared = mapForm(form, (job) => this.prepareTraced(job));
+    await checkForm(prepared);
+    const body = { ...options, ...formToWire(prepared) };
     return (await this.call("POST", "/v1/workflows", { body })) as WorkflowCreated;
   }
 
@@ -211,62 +227,6 @@ export class Client {
     return followEvents(this.transport, filter, limits);
   }
 
-  /** Creates or changes a queue. `settings` has the names of the API, in snake or camel case. */
-  async putQueue(name: string, options: { profile?: string; settings?: object } = {}): Promise<unknown> {
-    return this.call("PUT", `/v1/queues/${encodeURIComponent(name)}`, { body: toSnakeCase(options) });
-  }
-
-  /** Creates or replaces a webhook endpoint. The answer that creates it has its secret. */
-  async putWebhook(
-    name: string,
-    options: { url: string; events?: string[]; queues?: string[]; enabled?: boolean },
-  ): Promise<WebhookRecord> {
-    return (await this.call("PUT", webhookPath(name), { body: options })) as WebhookRecord;
-  }
-
-  /** Returns a webhook endpoint, without its secret. */
-  async getWebhook(name: string): Promise<WebhookRecord> {
-    return (await this.call("GET", webhookPath(name))) as WebhookRecord;
-  }
-
-  /** Returns the webhook endpoints by name. */
-  async listWebhooks(): Promise<WebhookRecord[]> {
-    return ((await this.call("GET", "/v1/webhooks")) as { webhooks: WebhookRecord[] }).webhooks;
-  }
-
-  /** Deletes a webhook endpoint. Its pending deliveries fail. */
-  async deleteWebhook(name: string): Promise<void> {
-    await this.call("DELETE", webhookPath(name));
-  }
-
-  /** Gives an endpoint a new secret. The old one signs too for 24 hours. */
-  async rotateWebhook(name: string): Promise<WebhookRecord> {
-    return (await this.call("POST", `${webhookPath(name)}/rotate`, { body: {} })) as WebhookRecord;
-  }
-
-  /** Sends `webhook.test` to an endpoint, once. */
-  async testWebhook(name: string): Promise<DeliveryRecord> {
-    return (await this.call("POST", `${webhookPath(name)}/test`, { body: {} })) as DeliveryRecord;
-  }
-
-  /** Returns deliveries to an endpoint, newest first. */
-  async webhookDeliveries(name: string, options: { limit?: number } = {}): Promise<DeliveryRecord[]> {
-    const path = `${webhookPath(name)}/deliveries?limit=${options.limit ?? 100}`;
-    return ((await this.call("GET", path)) as { deliveries: DeliveryRecord[] }).deliveries;
-  }
-
-  /** Returns deliveries about a job, oldest first. */
-  async jobDeliveries(id: string): Promise<DeliveryRecord[]> {
-    const path = `/v1/jobs/${encodeURIComponent(id)}/deliveries`;
-    return ((await this.call("GET", path)) as { deliveries: DeliveryRecord[] }).deliveries;
-  }
-
-  /** Attempts a delivery again, with the same `webhook-id`. */
-  async redeliver(id: string): Promise<DeliveryRecord> {
-    const path = `/v1/deliveries/${encodeURIComponent(id)}/redeliver`;
-    return (await this.call("POST", path, { body: {} })) as DeliveryRecord;
-  }
-
   /** Sends one request of the HTTP API and returns the parsed answer. Repeats it where that is safe. */
   async call(method: HttpRequest["method"], path: string, options: CallOptions = {}): Promise<unknown> {
     const text = await this.callForText(method, path, options);
@@ -296,10 +256,6 @@ export class Client {
   [Symbol.dispose](): void {
     this.close();
   }
-}
-
-function webhookPath(name: string): string {
-  return `/v1/webhooks/${encodeURIComponent(name)}`;
 }
 
 /** Returns the positions of the jobs of each queue. */

@@ -22,7 +22,9 @@ export type { LogFields, LogLevel, Logger } from "./logger.js";
 export { Completed, Failed, Released, Snoozed, permanent, release, snooze, temporary } from "./outcome.js";
 export type { FailureCategory, FailureDetails, Outcome, TemporaryOptions } from "./outcome.js";
 export type {
+  AttemptRecord,
   DeliveryRecord,
+  HistoryRecord,
   JobError,
   JobRecord,
   JobState,
@@ -31,8 +33,13 @@ export type {
   SubmitOptions,
   Tags,
   WebhookRecord,
+  WhyRecord,
+  WorkerRecord,
 } from "./records.js";
+export type { ScheduleOptions, ScheduleRecord, TickRecord } from "./schedule.js";
 export type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.js";
+export { traceJobs } from "./tracing.js";
+export type { SpanIdentity, TracedSpan, TracingApi } from "./tracing.js";
 export { Worker } from "./worker.js";
 export type { BatchOptions, RunOptions, WorkerOptions } from "./worker.js";
 export { JobAborted, JobContext } from "./worker/context.js";

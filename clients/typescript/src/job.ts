@@ -7,7 +7,7 @@ import type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.js";
 import { validate } from "./schema.js";
 
 /** Defaults of a type of jobs. A submission may override all but the schemas. */
-export interface JobOptions extends Omit<SubmitOptions, "key" | "runAt" | "externalId" | "after" | "afterAny" | "ref"> {
+export interface JobOptions extends Omit<SubmitOptions, "key" | "runAt" | "externalId" | "after" | "afterAny" | "ref" | "traceparent"> {
   /** Checks payloads when they are submitted, and again before the handler runs. */
   payload?: StandardSchema;
   /** Checks results that `wait` returns. */
@@ -21,6 +21,11 @@ export class NewJob<Result = unknown> {
     readonly fields: Record<string, unknown>,
     readonly definition: JobDefinition<never, unknown, Result>,
   ) {}
+
+  /** Returns this job with other fields in wire form, for `beforeSubmit`. */
+  withFields(fields: Record<string, unknown>): NewJob<Result> {
+    return new NewJob(this.queue, { ...this.fields, ...fields }, this.definition);
+  }
 
   /** Throws a PayloadError if the schema of the definition refuses the payload. */
   async check(): Promise<void> {

@@ -56,6 +56,8 @@ export interface SubmitOptions {
   executionTimeout?: Duration;
   lease?: Duration;
   lifetime?: Duration;
+  /** W3C trace context. Absent: that of OpenTelemetry's active span, if there is one. */
+  traceparent?: string;
   retention?: { completed?: Duration; failed?: Duration; deadLetter?: Duration; cancelled?: Duration };
 }
 
@@ -119,6 +121,44 @@ function convert(value: unknown, rename: (key: string) => string): unknown {
   if (value === null || typeof value !== "object" || value instanceof Date) return value;
   const pairs = Object.entries(value).filter(([, item]) => item !== undefined);
   return Object.fromEntries(pairs.map(([key, item]) => [rename(key), OPAQUE.has(key) ? item : convert(item, rename)]));
+}
+
+/** Why a job does not run. */
+export interface WhyRecord {
+  state: JobState;
+  runnable: boolean;
+  /** Each has a code, such as `queue_paused`, and its facts. */
+  reasons: { code: string; [fact: string]: unknown }[];
+  ahead: number | null;
+}
+
+/** One attempt of a job. */
+export interface AttemptRecord {
+  id: string;
+  previousId: string | null;
+  number: number;
+  worker: string | null;
+  leaseVersion: number;
+  startedAt: string;
+  endedAt: string | null;
+  outcome: string | null;
+  error: JobError | null;
+  nextDelay: string | null;
+}
+
+/** One change of the state of a job. */
+export interface HistoryRecord {
+  from: JobState | null;
+  to: JobState;
+  at: string;
+  cause: string;
+}
+
+/** A worker as the server sees it. */
+export interface WorkerRecord {
+  name: string;
+  /** Further fields, with the names of the API in camel case. */
+  [field: string]: unknown;
 }
 
 /** An endpoint of webhooks, with the names of the API. */

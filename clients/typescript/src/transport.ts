@@ -8,6 +8,8 @@ import type { Problem } from "./errors.js";
 export interface Endpoint {
   url: string;
   token?: string;
+  /** Certificates of authorities, in PEM form. */
+  ca?: string[];
 }
 
 /** One HTTP request; `body` is JSON text. */
@@ -19,6 +21,11 @@ export interface HttpRequest {
   /** Longest time without an answer. */
   timeoutMs: number;
   signal?: AbortSignal | undefined;
+  /**
+   * Ends a request that waits, without the loss of an answer that is on its way: only the sending
+   * side is closed. The request resolves with that answer, or rejects with the abort reason.
+   */
+  hangup?: AbortSignal | undefined;
 }
 
 /** A successful answer. */
@@ -26,6 +33,9 @@ export interface HttpAnswer {
   status: number;
   text: string;
 }
+
+/** Time for an answer that is on its way when the caller hangs up. */
+const HANGUP_MS = 1_000;
 
 /** Sends requests over kept connections. Never retries. */
 export class Transport {
@@ -42,7 +52,8 @@ export class Transport {
     }
     this.request = module.request as typeof http.request;
     // A kept connection is dropped before the server would close it.
-    this.agent = new module.Agent({ keepAlive: true, noDelay: true, scheduling: "lifo", timeout: 70_000 });
+    const agentOptions = { keepAlive: true, noDelay: true, scheduling: "lifo", timeout: 70_000 } as const;
+    this.agent = new module.Agent(endpoint.ca === undefined ? agentOptions : { ...agentOptions, ca: endpoint.ca });
     this.headers = { accept: "application/json" };
     if (endpoint.token !== undefined) this.headers["authorization"] = `Bearer ${endpoint.token}`;
   }
@@ -55,9 +66,9 @@ export class Transport {
   /** Resolves with a 2xx answer. Rejects with a ProblemError, a ConnectionError or the abort reason. */
   send(request: HttpRequest): Promise<HttpAnswer> {
     return new Promise((resolve, reject) => {
-      const { signal } = request;
-      if (signal?.aborted) {
-        reject(signal.reason);
+      const { signal, hangup } = request;
+      if (signal?.aborted || hangup?.aborted) {
+        reject(signal?.aborted ? signal.reason : hangup?.reason);
         return;
       }
       const headers: Record<string, string | number> = { ...this.headers, ...request.headers };
@@ -76,20 +87,29 @@ export class Transport {
         headers,
       });
       const onAbort = () => call.destroy();
+      let hangupTimer: NodeJS.Timeout | undefined;
+      const onHangup = () => {
+        if (isSent) call.socket?.end();
+        hangupTimer = setTimeout(onAbort, isSent ? HANGUP_MS : 0);
+      };
       const timer = setTimeout(
         () => call.destroy(new Error(`no answer within ${request.timeoutMs} ms`)),
         request.timeoutMs,
       );
       const finish = () => {
         clearTimeout(timer);
+        clearTimeout(hangupTimer);
         signal?.removeEventListener("abort", onAbort);
+        hangup?.removeEventListener("abort", onHangup);
       };
       const fail = (error: Error) => {
         finish();
         if (signal?.aborted) reject(signal.reason);
+        else if (hangup?.aborted) reject(hangup.reason);
         else reject(this.connectionError(request, error, isSent));
       };
       signal?.addEventListener("abort", onAbort, { once: true });
+      hangup?.addEventListener("abort", onHangup, { once: true });
       call.on("error", fail);
       call.on("socket", (socket) => {
         if (socket.connecting) socket.once("connect", () => (isSent = true));

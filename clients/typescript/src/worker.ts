@@ -4,9 +4,11 @@ import { hostname } from "node:os";
 import type { Client } from "./client.js";
 import { fromMilliseconds, toMilliseconds } from "./duration.js";
 import type { Duration } from "./duration.js";
-import type { AnyJob, JobDefinition } from "./job.js";
+import type { AnyJob, JobDefinition, NewJob } from "./job.js";
 import { stderrLogger } from "./logger.js";
 import type { Logger } from "./logger.js";
+import { scheduleToWire } from "./schedule.js";
+import type { PlannedSchedule, ScheduleOptions } from "./schedule.js";
 import type {
   BatchHandler,
   BatchRegistration,
@@ -70,6 +72,7 @@ export interface BatchOptions {
 }
 
 const BATCH_SIZE_MAX = 1_000;
+const TYPES_MAX = 100;
 
 /** Claims jobs and runs their handlers. It claims only the types that it has handlers for. */
 export class Worker<State = unknown> {
@@ -78,6 +81,7 @@ export class Worker<State = unknown> {
   private readonly batchRegistrations = new Map<string, BatchRegistration>();
   private readonly middleware: Middleware<State>[] = [];
   private readonly types: string[] = [];
+  private readonly schedules: PlannedSchedule[] = [];
   private readonly keeper: LeaseKeeper;
   private current: { run: WorkerRun; done: Promise<Report> } | undefined;
 
@@ -98,7 +102,7 @@ export class Worker<State = unknown> {
     return this;
   }
 
-  /** Adds a handler that gets several jobs at once. Middleware does not apply to it. */
+  /** Adds a handler that gets several jobs at once. Each of them passes the middleware. */
   onBatch<I, P, R>(
     definition: JobDefinition<I, P, R>,
     options: BatchOptions,
@@ -120,6 +124,18 @@ export class Worker<State = unknown> {
       throw new Error(`cannot add a handler of ${definition.type}: the worker is running`);
     if (this.types.includes(definition.type)) throw new Error(`a handler of ${definition.type} exists already`);
     return this.types.push(definition.type);
+  }
+
+  /**
+   * Adds a schedule that the worker creates at its start, or brings up to date. An equal one stays as
+   * it is, so any number of workers may have it. The worker's token needs the action `admin` for it.
+   */
+  schedule(name: string, when: string | ScheduleOptions, job: NewJob<any>): this {
+    const options = typeof when === "string" ? { cron: when } : when;
+    scheduleToWire(name, options, job);
+    if (this.schedules.some((schedule) => schedule.name === name)) throw new Error(`a schedule ${name} exists already`);
+    this.schedules.push({ name, options, job });
+    return this;
   }
 
   /** Wraps the runs of all handlers; the first one added is the outermost. */
@@ -194,6 +210,10 @@ export class Worker<State = unknown> {
   private makeRun(ownsProcess: boolean): WorkerRun {
     if (this.current !== undefined) throw new Error(`the worker ${this.name} is running already`);
     if (this.types.length === 0) throw new Error("the worker has no handlers (add one with .on)");
+    if (this.types.length > TYPES_MAX) {
+      const advice = `a claim takes ${TYPES_MAX}: divide them between workers`;
+      throw new Error(`the worker ${this.name} has ${this.types.length} types (${advice})`);
+    }
     const { options } = this;
     const slots = options.slots ?? 10;
     const setup: WorkerSetup = {
@@ -207,6 +227,7 @@ export class Worker<State = unknown> {
       registrations: this.registrations,
       batchRegistrations: this.batchRegistrations,
       middleware: this.middleware,
+      schedules: this.schedules,
       queues: options.queues,
       slots,
       prefetch: Math.max(1, options.prefetch ?? 2),

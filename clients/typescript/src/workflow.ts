@@ -41,6 +41,19 @@ export function formToWire(form: WorkflowForm | WorkflowNode): Record<string, un
   return { chord: { group: form.chord.group.map(formToWire), finally: formToWire(form.chord.finally) } };
 }
 
+/** Returns a form with other jobs in the places of its jobs. */
+export function mapForm<F extends WorkflowForm | WorkflowNode>(form: F, change: (job: NewJob<any>) => NewJob<any>): F {
+  const map = <N extends WorkflowForm | WorkflowNode>(node: N) => mapForm(node, change);
+  const mapped = (): WorkflowForm | WorkflowNode => {
+    if (form instanceof NewJob) return change(form);
+    if ("jobs" in form) return { jobs: form.jobs.map(map) };
+    if ("chain" in form) return { chain: form.chain.map(map) };
+    if ("group" in form) return { group: form.group.map(map) };
+    return { chord: { group: form.chord.group.map(map), finally: map(form.chord.finally) } };
+  };
+  return mapped() as F;
+}
+
 /** Checks the payloads of all jobs against their schemas. */
 export async function checkForm(form: WorkflowForm | WorkflowNode): Promise<void> {
   if (form instanceof NewJob) await form.check();

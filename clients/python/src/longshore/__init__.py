@@ -22,13 +22,16 @@ from .errors import (
     JobFailed,
     LongshoreError,
     Refused,
+    StuckHandlers,
     Unreachable,
     WaitTimeout,
 )
 from .events import Event
 from .jobs import BatchJobType, Item, JobType, NewJob, SubmitOptions, batch_job, job
 from .outcomes import Done, Fail, Outcome, Release, Snooze
+from .schedules import ScheduleOptions, scheduled
 from .sync import SyncClient, SyncHandle, SyncWorkflowHandle
+from .tracing import trace_jobs
 from .worker.options import Middleware
 from .worker.report import Report
 from .worker.worker import Worker
@@ -60,8 +63,10 @@ __all__ = [
     "Refused",
     "Release",
     "Report",
+    "ScheduleOptions",
     "Shape",
     "Snooze",
+    "StuckHandlers",
     "SubmitOptions",
     "SyncClient",
     "SyncHandle",
@@ -76,4 +81,6 @@ __all__ = [
     "graph",
     "group",
     "job",
+    "scheduled",
+    "trace_jobs",
 ]

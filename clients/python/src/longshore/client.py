@@ -6,19 +6,21 @@ import asyncio
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from urllib.parse import quote
 
 from .codec import decode, encode
-from .durations import Duration, to_seconds, to_wire
+from .durations import Duration, format_time, to_seconds, to_wire
 from .errors import ConfigurationError, JobFailed, LongshoreError, Refused, WaitTimeout
-from .events import Event, event_path, follow
+from .events import Event, EventOptions, event_path, follow
 from .http import Address, AsyncTransport
 from .jobs import JobType, NewJob
+from .operations import Operations, Record
 from .retry import RetryPlan
+from .tracing import current_traceparent
 from .workflows import Shape
 
 if TYPE_CHECKING:
@@ -28,19 +30,19 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
-Record = dict[str, Any]
 
 TERMINAL_STATES = frozenset({"completed", "failed", "dead_letter", "cancelled"})
 _BATCH_MAX = 1000
 _POLL_SECONDS_MAX = 30.0
 
 
-class Client:
+class Client(Operations):
     """Submits, reads and cancels jobs.
 
     `url` defaults to LONGSHORE_SERVER or http://127.0.0.1:7070, `token` to LONGSHORE_TOKEN. `timeout`
     is the total time of a call with its retries. With `auto_keys` each submission without a key gets a
-    random idempotency key, so that a lost answer never makes a second job.
+    random idempotency key, so that a lost answer never makes a second job. `before_submit` gets each
+    new job, also of workflows, children and schedules, and returns the job to send.
     """
 
     def __init__(
@@ -51,10 +53,12 @@ class Client:
         timeout: Duration = 30,
         tls: ssl.SSLContext | None = None,
         auto_keys: bool = True,
+        before_submit: Callable[[NewJob[Any]], NewJob[Any]] | None = None,
     ) -> None:
         self.address = Address.make(url, token, tls)
         self.timeout = to_seconds(timeout)
         self.auto_keys = auto_keys
+        self._before_submit = before_submit
         self.transport = AsyncTransport(self.address)
 
     async def __aenter__(self) -> Self:
@@ -91,6 +95,18 @@ class Client:
 
     # Submissions
 
+    def prepare(self, new: NewJob[Any]) -> NewJob[Any]:
+        """Returns the job to send for a new job: what `before_submit` makes of it."""
+        return new if self._before_submit is None else self._before_submit(new)
+
+    def prepare_traced(self, new: NewJob[Any]) -> NewJob[Any]:
+        """As `prepare`, with the trace context of the present span if the job has none."""
+        prepared = self.prepare(new)
+        if prepared.options.get("traceparent") is not None:
+            return prepared
+        traceparent = current_traceparent()
+        return prepared if traceparent is None else prepared.with_options(traceparent=traceparent)
+
     @overload
     async def submit(self, job: NewJob[R]) -> Handle[R]: ...
 
@@ -105,7 +121,8 @@ class Client:
     ) -> Handle[Any]:
         """Submits one job and returns its handle. The job is durable then."""
         new = job if isinstance(job, NewJob) else _job_type(job).new(payload, **options)
-        answer = await self._submit_wire(new.queue, new.to_wire())
+        sent = self.prepare_traced(new)
+        answer = await self._submit_wire(sent.queue, sent.to_wire())
         return Handle(self, answer, new.result_type)
 
     async def submit_many(self, jobs: Iterable[NewJob[R]]) -> list[Handle[R]]:
@@ -115,7 +132,8 @@ class Client:
         """
         by_queue: dict[str, list[tuple[int, NewJob[R]]]] = {}
         for position, new in enumerate(jobs):
-            by_queue.setdefault(new.queue, []).append((position, new))
+            sent = self.prepare_traced(new)
+            by_queue.setdefault(sent.queue, []).append((position, sent))
         handles: dict[int, Handle[R]] = {}
         for queue, members in by_queue.items():
             for start in range(0, len(members), _BATCH_MAX):
@@ -144,7 +162,7 @@ class Client:
 
     async def submit_workflow(self, shape: Shape, *, name: str | None = None, open: bool = False) -> WorkflowHandle:
         """Submits a chain, group, chord or graph: all of its jobs or none."""
-        body: Record = {shape.form: shape.content}
+        body = shape.to_wire(self.prepare_traced)
         if name is not None:
             body["name"] = name
         if open:
@@ -158,15 +176,11 @@ class Client:
         return await self._record("GET", f"/v1/jobs/{quote(job_id)}" + ("?include=payload" if payload else ""))
 
     async def list_jobs(self, **filters: Any) -> list[Record]:
-        """Returns all jobs that match, newest first: `queue`, `type`, `state`, `tag`, `workflow`, …"""
-        found: list[Record] = []
-        query: dict[str, Any] = {"limit": _BATCH_MAX, **filters}
-        while True:
-            page = await self._record("GET", f"/v1/jobs?{urlencode(query)}")
-            found.extend(page["jobs"])
-            if not page.get("next") or ("limit" in filters and len(found) >= int(filters["limit"])):
-                return found
-            query["cursor"] = page["next"]
+        """Returns all jobs that match, newest first: `queue`, `type`, `state`, `tag`, `workflow`, …
+
+        With `limit` it returns at most that many.
+        """
+        return await self._all("/v1/jobs", "jobs", filters)
 
     async def wait(self, job_id: str, timeout: Duration | None = None) -> Record:
         """Waits until a job has ended and returns its record. Raises `WaitTimeout`."""
@@ -188,9 +202,12 @@ class Client:
             body["reason"] = reason
         return await self._record("POST", f"/v1/jobs/{quote(job_id)}/cancel", body)
 
-    async def requeue(self, job_id: str) -> Record:
-        """Starts an ended job again."""
-        return await self._record("POST", f"/v1/jobs/{quote(job_id)}/requeue", {})
+    async def requeue(self, job_id: str, *, reset: bool | None = None, run_at: datetime | None = None) -> Record:
+        """Starts an ended job again, at `run_at` if it is given. `reset` starts its counters again."""
+        body: Record = {} if reset is None else {"reset": reset}
+        if run_at is not None:
+            body["run_at"] = format_time(run_at)
+        return await self._record("POST", f"/v1/jobs/{quote(job_id)}/requeue", body)
 
     async def inputs(self, job_id: str) -> Any:
         """Returns the results of the dependencies of a job."""
@@ -198,37 +215,16 @@ class Client:
 
     # Events
 
-    def events(
-        self,
-        *,
-        queue: str | None = None,
-        type: str | None = None,
-        job: str | None = None,
-        workflow: str | None = None,
-        state: str | list[str] | None = None,
-        after: str | None = None,
-    ) -> AsyncIterator[Event]:
+    def events(self, **options: Unpack[EventOptions]) -> AsyncIterator[Event]:
         """Yields changes of jobs, queues and schedules as they happen, without end.
 
         The stream resumes after a lost connection. `after` is the cursor of the last event that the
         caller has. An event `gap` means that events are missing: list again what you follow.
         """
-        filters = {"queue": queue, "type": type, "job": job, "workflow": workflow, "state": state}
-        return follow(self.transport, event_path(filters), after, self.timeout)
+        after = options.pop("after", None)
+        return follow(self.transport, event_path(cast("Any", options)), after, self.timeout)
 
-    # Queues and workflows
-
-    async def put_queue(
-        self, queue: str, *, profile: str | None = None, settings: Mapping[str, Any] | None = None
-    ) -> Record:
-        """Creates a queue, or changes its settings."""
-        fields = {"profile": profile, "settings": settings}
-        body = {name: value for name, value in fields.items() if value is not None}
-        return await self._record("PUT", f"/v1/queues/{quote(queue, safe='')}", body)
-
-    async def get_queue(self, queue: str) -> Record:
-        """Returns a queue with its settings and counts."""
-        return await self._record("GET", f"/v1/queues/{quote(queue, safe='')}")
+    # Workflows
 
     async def get_workflow(self, workflow_id: str) -> Record:
         """Returns a workflow with the states of its jobs."""
@@ -237,63 +233,6 @@ class Client:
     async def cancel_workflow(self, workflow_id: str) -> Record:
         """Cancels all jobs of a workflow that have not ended."""
         return await self._record("POST", f"/v1/workflows/{quote(workflow_id)}/cancel", {})
-
-    # Webhooks
-
-    async def put_webhook(
-        self,
-        name: str,
-        url: str,
-        *,
-        events: Sequence[str] | None = None,
-        queues: Sequence[str] | None = None,
-        enabled: bool | None = None,
-    ) -> Record:
-        """Creates or replaces a webhook endpoint. The answer that creates it has its secret."""
-        fields = {"url": url, "events": events, "queues": queues, "enabled": enabled}
-        body = {key: value for key, value in fields.items() if value is not None}
-        return await self._record("PUT", _webhook_path(name), body)
-
-    async def get_webhook(self, name: str) -> Record:
-        """Returns a webhook endpoint, without its secret."""
-        return await self._record("GET", _webhook_path(name))
-
-    async def list_webhooks(self) -> list[Record]:
-        """Returns the webhook endpoints by name."""
-        webhooks: list[Record] = (await self.request("GET", "/v1/webhooks"))["webhooks"]
-        return webhooks
-
-    async def delete_webhook(self, name: str) -> None:
-        """Deletes a webhook endpoint. Its pending deliveries fail."""
-        await self.request("DELETE", _webhook_path(name))
-
-    async def rotate_webhook(self, name: str) -> Record:
-        """Gives an endpoint a new secret. The old one signs too for 24 hours."""
-        return await self._record("POST", f"{_webhook_path(name)}/rotate", {})
-
-    async def test_webhook(self, name: str) -> Record:
-        """Sends `webhook.test` to an endpoint, once."""
-        return await self._record("POST", f"{_webhook_path(name)}/test", {})
-
-    async def webhook_deliveries(self, name: str, *, limit: int = 100) -> list[Record]:
-        """Returns deliveries to an endpoint, newest first."""
-        page = await self.request("GET", f"{_webhook_path(name)}/deliveries?limit={limit}")
-        deliveries: list[Record] = page["deliveries"]
-        return deliveries
-
-    async def job_deliveries(self, job_id: str) -> list[Record]:
-        """Returns deliveries about a job, oldest first."""
-        page = await self.request("GET", f"/v1/jobs/{quote(job_id)}/deliveries")
-        deliveries: list[Record] = page["deliveries"]
-        return deliveries
-
-    async def redeliver(self, delivery_id: str) -> Record:
-        """Attempts a delivery again, with the same `webhook-id`."""
-        return await self._record("POST", f"/v1/deliveries/{quote(delivery_id)}/redeliver", {})
-
-    async def _record(self, method: str, path: str, body: Any = None) -> Record:
-        record: Record = await self.request(method, path, body)
-        return record
 
 
 class Handle(Generic[R]):
@@ -354,10 +293,6 @@ class WorkflowHandle:
     async def cancel(self) -> Record:
         """Cancels all jobs of the workflow that have not ended."""
         return await self.client.cancel_workflow(self.id)
-
-
-def _webhook_path(name: str) -> str:
-    return f"/v1/webhooks/{quote(name, safe='')}"
 
 
 def _job_type(job: JobType[Any, Any] | str) -> JobType[Any, Any]:

@@ -13,11 +13,12 @@ import binascii
 import dataclasses
 import importlib
 import json
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin
@@ -37,6 +38,28 @@ def encode(value: Any) -> str:
 def to_json(value: Any) -> Any:
     """Returns a value as plain JSON types."""
     return json.loads(encode(value))
+
+
+def parse(text: str | bytes) -> Any:
+    """Parses JSON. An integer with more digits than Python converts becomes a `Decimal`.
+
+    Raises ValueError if the text is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return json.loads(text, parse_int=_parse_integer)
+    except RecursionError:
+        raise ValueError("the JSON is too deep") from None
+
+
+def _parse_integer(digits: str) -> int | Decimal:
+    try:
+        return int(digits)
+    except ValueError:
+        return Decimal(digits)
 
 
 def _encode_object(value: Any) -> Any:
@@ -112,7 +135,7 @@ def _converted(convert: Callable[[Any], Any], accepted: tuple[type, ...], name: 
         if type(value) in accepted:
             try:
                 return convert(value)
-            except (ValueError, InvalidOperation, binascii.Error):
+            except (ValueError, ArithmeticError, binascii.Error):
                 pass
         raise DecodeError(path, f"expected {name}")
 
@@ -123,16 +146,24 @@ def _parse_datetime(text: str) -> datetime:
     return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
 
 
+def _to_float(value: Any) -> float:
+    """Converts a number. A number that is too large for a float is refused, not rounded to infinity."""
+    number = float(value)
+    if math.isinf(number) and not isinstance(value, float):
+        raise OverflowError
+    return number
+
+
 _SCALARS: dict[Any, Decoder] = {
     int: _exact((int,), "an integer"),
     bool: _exact((bool,), "true or false"),
     str: _exact((str,), "a string"),
-    float: _converted(float, (int, float), "a number"),
+    float: _converted(_to_float, (int, float, Decimal), "a number"),
     bytes: _converted(lambda text: base64.b64decode(text, validate=True), (str,), "base64"),
     datetime: _converted(_parse_datetime, (str,), "a time (RFC 3339)"),
     date: _converted(date.fromisoformat, (str,), "a date"),
     UUID: _converted(UUID, (str,), "a UUID"),
-    Decimal: _converted(lambda value: Decimal(str(value)), (str, int, float), "a decimal number"),
+    Decimal: _converted(lambda value: Decimal(str(value)), (str, int, float, Decimal), "a decimal number"),
     dict: _exact((dict,), "an object"),
     list: _exact((list,), "an array"),
 }
@@ -263,6 +294,8 @@ def _pydantic_decoder(declared: Any) -> Decoder:
             place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
             # The message of a validator of the model may quote the value: its type is enough.
             raise DecodeError(path + place, str(first["type"])) from None
+        except Exception as error:
+            raise _rejected(path, declared, error) from None
 
     return decode_model
 
@@ -275,8 +308,16 @@ def _msgspec_decoder(declared: Any) -> Decoder:
             return msgspec.convert(value, declared)
         except msgspec.ValidationError as error:
             raise DecodeError(path, str(error)) from None
+        except Exception as error:
+            raise _rejected(path, declared, error) from None
 
     return decode_struct
+
+
+def _rejected(path: str, declared: Any, error: Exception) -> DecodeError:
+    """Returns the error of a check of the application. Its own text may quote the value."""
+    name = getattr(declared, "__qualname__", str(declared))
+    return DecodeError(path, f"{name} rejects it ({type(error).__name__})")
 
 
 class _Fields:
@@ -336,8 +377,8 @@ def _dataclass_decoder(declared: Any) -> Decoder:
                 raise DecodeError(f"{path}.{name}", "missing")
         try:
             return declared(**arguments)
-        except (ValueError, TypeError):
+        except Exception as error:
             # A check of the application in __post_init__.
-            raise DecodeError(path, f"{declared.__qualname__} rejects it") from None
+            raise _rejected(path, declared, error) from None
 
     return decode_dataclass

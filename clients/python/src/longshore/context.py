@@ -16,6 +16,7 @@ from .codec import to_json
 from .errors import JobCancelled, Refused
 from .jobs import NewJob
 from .worker.held import ABSENT, HeldJob
+from .workflows import member_to_wire
 
 if TYPE_CHECKING:
     from .client import Client
@@ -40,11 +41,12 @@ class Context:
     in a thread calls coroutines with `run`.
     """
 
-    __slots__ = ("_held", "_loop", "client", "state")
+    __slots__ = ("_held", "_loop", "_step_lock", "client", "state")
 
     def __init__(self, held: HeldJob, client: Client, state: Any, loop: asyncio.AbstractEventLoop | None) -> None:
         self._held = held
         self._loop = loop
+        self._step_lock: asyncio.Lock | None = None
         self.client = client
         self.state = state
 
@@ -109,6 +111,11 @@ class Context:
     def workflow(self) -> str | None:
         """Id of the workflow that the job is a member of."""
         return self._held.record.get("workflow")
+
+    @property
+    def traceparent(self) -> str | None:
+        """W3C trace context of the submission."""
+        return self._held.record.get("traceparent")
 
     @property
     def record(self) -> dict[str, Any]:
@@ -200,11 +207,14 @@ class Context:
         result = work(*arguments)
         if inspect.isawaitable(result):
             result = await result
-        # Read again: another part may have been stored meanwhile.
-        stored = self._held.checkpoint
-        checkpoint = dict(stored) if isinstance(stored, dict) else {}
-        checkpoint[_STEPS] = {**checkpoint.get(_STEPS, {}), name: to_json(result)}
-        await self.save_checkpoint(checkpoint)
+        if self._step_lock is None:
+            self._step_lock = asyncio.Lock()
+        # One save after the other: each has the results of the steps before it.
+        async with self._step_lock:
+            stored = self._held.checkpoint
+            checkpoint = dict(stored) if isinstance(stored, dict) else {}
+            checkpoint[_STEPS] = {**checkpoint.get(_STEPS, {}), name: to_json(result)}
+            await self.save_checkpoint(checkpoint)
         return checkpoint[_STEPS][name]
 
     # Other jobs
@@ -215,10 +225,10 @@ class Context:
         """Submits children of this job, fenced by its lease, and a job that runs after all of them."""
         body: dict[str, Any] = {
             "lease": self._held.token,
-            "jobs": [{"queue": new.queue, **new.to_wire()} for new in jobs],
+            "jobs": [member_to_wire(self.client.prepare_traced(new)) for new in jobs],
         }
         if finally_ is not None:
-            body["finally"] = {"queue": finally_.queue, **finally_.to_wire()}
+            body["finally"] = member_to_wire(self.client.prepare_traced(finally_))
         answer: dict[str, Any] = await self.client.request("POST", f"/v1/jobs/{quote(self.id)}/children", body)
         return answer
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .worker.report import Report
 
 
 class LongshoreError(Exception):
@@ -63,6 +66,19 @@ class JobFailed(LongshoreError):
 
 class WaitTimeout(LongshoreError):
     """A job has not ended within the timeout of `wait`."""
+
+
+class StuckHandlers(LongshoreError):
+    """So many handlers ignored their tokens that the worker has ended. It drained the others before.
+
+    `types` has the job types of the stuck handlers, `report` what the run did.
+    """
+
+    def __init__(self, types: list[str], report: Report) -> None:
+        names = ", ".join(sorted(set(types)))
+        super().__init__(f"{len(types)} handlers are stuck: {names} (let them return when their tokens fire)")
+        self.types = types
+        self.report = report
 
 
 class JobCancelled(LongshoreError):

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlencode
 
 from .errors import LongshoreError, Refused
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 _SILENCE_SECONDS_MAX = 45.0
 _DELAY_SECONDS_FIRST = 0.05
 _DELAY_SECONDS_MAX = 2.0
+
+
+class EventOptions(TypedDict, total=False):
+    """Which events a stream has. `state` is the state that a job enters."""
+
+    queue: str | None
+    type: str | None
+    job: str | None
+    workflow: str | None
+    state: str | list[str] | None
+    after: str | None
 
 
 @dataclass(frozen=True)

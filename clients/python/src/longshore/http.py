@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from .codec import parse
 from .errors import ConfigurationError, Refused, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:7070"
@@ -69,7 +70,11 @@ def _request_bytes(address: Address, method: str, path: str, body: bytes | None)
 
 def _read_answer(status: int, headers: dict[str, str], body: bytes) -> Any:
     if status < 400:
-        return json.loads(body) if body else None
+        try:
+            return parse(body) if body else None
+        except ValueError as error:
+            # A proxy answers with a page of its own.
+            raise Unreachable(f"the answer with status {status} is not JSON: {error}", sent=True) from None
     try:
         problem = json.loads(body)
     except ValueError:

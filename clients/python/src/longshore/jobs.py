@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Union, cast, overload
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from .client import Client, Handle
     from .context import Context
+    from .schedules import Schedule
     from .sync import SyncClient, SyncHandle
 
 P = TypeVar("P")
@@ -55,9 +56,13 @@ class JobDefaults(TypedDict, total=False):
 
 
 class SubmitOptions(JobDefaults, total=False):
-    """Options of a submission. Absent options have the defaults of the job type or the queue."""
+    """Options of a submission. Absent options have the defaults of the job type or the queue.
+
+    `traceparent` is a W3C trace context. Absent, it is that of OpenTelemetry's present span.
+    """
 
     queue: str
+    traceparent: str
 
 
 _DURATIONS = ("delay", "execution_timeout", "lease", "lifetime")
@@ -72,6 +77,11 @@ class NewJob(Generic[R_co]):
     payload: Any
     options: SubmitOptions
     result_type: Any = Any
+
+    def with_options(self, **options: Unpack[SubmitOptions]) -> NewJob[R_co]:
+        """Returns this job with other options, for `before_submit`."""
+        merged = cast(SubmitOptions, {**self.options, **options})
+        return replace(self, options=merged, queue=merged.get("queue") or self.queue)
 
     def to_wire(self) -> dict[str, Any]:
         """Returns the job as the API takes it, without its queue."""
@@ -118,6 +128,7 @@ class JobType(Generic[P_contra, R_co]):
         self.payload_type = payload
         self.result_type = result
         self.defaults: JobDefaults = defaults or {}
+        self.schedules: list[Schedule] = []
         self.decode_payload = decoder(payload)
         self.is_async = handler is not None and is_async_callable(handler)
         self.__name__ = getattr(handler, "__name__", type)

@@ -14,6 +14,7 @@ from .durations import Duration, to_seconds, to_wire
 
 Category = Literal["temporary", "permanent", "timeout", "system"]
 MESSAGE_CHARACTERS_MAX = 4_000
+CODE_CHARACTERS_MAX = 128
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,24 @@ def to_outcome(value: Any) -> Outcome:
 
 def from_exception(error: BaseException) -> Fail:
     """Returns the temporary failure that an exception stands for."""
-    name = type(error).__name__
     cause = error.__cause__
-    return Fail(
-        "temporary",
-        f"{name}: {error}" if str(error) else name,
-        name,
-        cause=None if cause is None else f"{type(cause).__name__}: {cause}",
-    )
+    return Fail("temporary", _describe(error), type(error).__name__, cause=None if cause is None else _describe(cause))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MESSAGE_CHARACTERS_MAX else text[:MESSAGE_CHARACTERS_MAX] + "…"
+def _describe(error: BaseException) -> str:
+    """Returns type and text of an exception. Its text may be broken too."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _cut(text: str, longest: int = MESSAGE_CHARACTERS_MAX) -> str:
+    """Returns a text that fits, without characters that UTF-8 cannot carry, such as those of odd file names."""
+    clean = str(text).encode("utf-8", "replace").decode()
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 def encode_settlement(job_id: str, lease: str, outcome: Outcome) -> tuple[str, bytes]:
@@ -112,7 +119,7 @@ def encode_settlement(job_id: str, lease: str, outcome: Outcome) -> tuple[str, b
         return "release", (start + '"release"}').encode()
     error: dict[str, Any] = {"category": outcome.category, "message": _cut(outcome.message or outcome.code or "failed")}
     if outcome.code:
-        error["code"] = outcome.code[:128]
+        error["code"] = _cut(outcome.code, CODE_CHARACTERS_MAX)
     if outcome.cause:
         error["cause"] = _cut(outcome.cause)
     if outcome.retry_after is not None:

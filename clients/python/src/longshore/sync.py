@@ -8,13 +8,17 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterable
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from .client import Client, Handle, Record, WorkflowHandle
+from .client import Client, Handle, WorkflowHandle
 from .durations import Duration
+from .events import Event, EventOptions
 from .jobs import JobType, NewJob
+from .operations import Record
+from .sync_operations import SyncOperations
 from .workflows import Shape
 
 if TYPE_CHECKING:
@@ -37,7 +41,13 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the loop and returns its result."""
-        return asyncio.run_coroutine_threadsafe(work, self._get_loop()).result()
+        future = asyncio.run_coroutine_threadsafe(work, self._get_loop())
+        try:
+            return future.result()
+        except BaseException:
+            # For example KeyboardInterrupt: the call must not go on without its caller.
+            future.cancel()
+            raise
 
     def _get_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -59,7 +69,7 @@ def _close_clients() -> None:
             client.close()
 
 
-class SyncClient:
+class SyncClient(SyncOperations):
     """`Client` with blocking calls. Any number of threads may share one."""
 
     def __init__(self, url: str | None = None, *, token: str | None = None, **options: Any) -> None:
@@ -78,6 +88,10 @@ class SyncClient:
         """Closes idle connections. The client can still be used."""
         if self.client.transport.is_open():
             _LOOP_THREAD.run(self.client.close())
+
+    def run_call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a call of the client and returns its result."""
+        return _LOOP_THREAD.run(work)
 
     def request(self, method: str, path: str, body: Any = None, *, is_idempotent: bool | None = None) -> Any:
         """See `Client.request`."""
@@ -120,65 +134,41 @@ class SyncClient:
         """See `Client.cancel`."""
         return _LOOP_THREAD.run(self.client.cancel(job_id, reason=reason, force=force))
 
-    def requeue(self, job_id: str) -> Record:
-        """Starts an ended job again."""
-        return _LOOP_THREAD.run(self.client.requeue(job_id))
+    def requeue(self, job_id: str, *, reset: bool | None = None, run_at: datetime | None = None) -> Record:
+        """See `Client.requeue`."""
+        return _LOOP_THREAD.run(self.client.requeue(job_id, reset=reset, run_at=run_at))
 
-    def put_queue(self, queue: str, *, profile: str | None = None, settings: Mapping[str, Any] | None = None) -> Record:
-        """Creates a queue, or changes its settings."""
-        return _LOOP_THREAD.run(self.client.put_queue(queue, profile=profile, settings=settings))
-
-    def get_queue(self, queue: str) -> Record:
-        """Returns a queue with its settings and counts."""
-        return _LOOP_THREAD.run(self.client.get_queue(queue))
+    def inputs(self, job_id: str) -> Any:
+        """Returns the results of the dependencies of a job."""
+        return _LOOP_THREAD.run(self.client.inputs(job_id))
 
     def get_workflow(self, workflow_id: str) -> Record:
         """Returns a workflow with the states of its jobs."""
         return _LOOP_THREAD.run(self.client.get_workflow(workflow_id))
 
-    def put_webhook(
-        self,
-        name: str,
-        url: str,
-        *,
-        events: Sequence[str] | None = None,
-        queues: Sequence[str] | None = None,
-        enabled: bool | None = None,
-    ) -> Record:
-        """Creates or replaces a webhook endpoint. The answer that creates it has its secret."""
-        return _LOOP_THREAD.run(self.client.put_webhook(name, url, events=events, queues=queues, enabled=enabled))
+    def cancel_workflow(self, workflow_id: str) -> Record:
+        """Cancels all jobs of a workflow that have not ended."""
+        return _LOOP_THREAD.run(self.client.cancel_workflow(workflow_id))
 
-    def get_webhook(self, name: str) -> Record:
-        """Returns a webhook endpoint, without its secret."""
-        return _LOOP_THREAD.run(self.client.get_webhook(name))
+    def events(self, **options: Unpack[EventOptions]) -> Generator[Event, None, None]:
+        """See `Client.events`. The stream ends when the iterator is closed."""
+        stream = self.client.events(**options)
+        try:
+            while True:
+                yield _LOOP_THREAD.run(_next_event(stream))
+        finally:
+            _LOOP_THREAD.run(_close_stream(stream))
 
-    def list_webhooks(self) -> list[Record]:
-        """Returns the webhook endpoints by name."""
-        return _LOOP_THREAD.run(self.client.list_webhooks())
 
-    def delete_webhook(self, name: str) -> None:
-        """Deletes a webhook endpoint. Its pending deliveries fail."""
-        _LOOP_THREAD.run(self.client.delete_webhook(name))
+async def _next_event(stream: AsyncIterator[Event]) -> Event:
+    return await anext(stream)
 
-    def rotate_webhook(self, name: str) -> Record:
-        """Gives an endpoint a new secret. The old one signs too for 24 hours."""
-        return _LOOP_THREAD.run(self.client.rotate_webhook(name))
 
-    def test_webhook(self, name: str) -> Record:
-        """Sends `webhook.test` to an endpoint, once."""
-        return _LOOP_THREAD.run(self.client.test_webhook(name))
-
-    def webhook_deliveries(self, name: str, *, limit: int = 100) -> list[Record]:
-        """Returns deliveries to an endpoint, newest first."""
-        return _LOOP_THREAD.run(self.client.webhook_deliveries(name, limit=limit))
-
-    def job_deliveries(self, job_id: str) -> list[Record]:
-        """Returns deliveries about a job, oldest first."""
-        return _LOOP_THREAD.run(self.client.job_deliveries(job_id))
-
-    def redeliver(self, delivery_id: str) -> Record:
-        """Attempts a delivery again, with the same `webhook-id`."""
-        return _LOOP_THREAD.run(self.client.redeliver(delivery_id))
+async def _close_stream(stream: AsyncIterator[Event]) -> None:
+    if isinstance(stream, AsyncGenerator):
+        # An interrupted call may not have left it yet. It ends by itself then.
+        with contextlib.suppress(RuntimeError):
+            await stream.aclose()
 
 
 class SyncHandle(Generic[R]):

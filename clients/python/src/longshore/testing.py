@@ -17,15 +17,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .client import Client, Handle, Record
+from .client import Client, Handle
 from .codec import decode, to_json
 from .durations import Duration, to_seconds, to_wire
 from .errors import ConfigurationError, LongshoreError
 from .jobs import JobType
+from .operations import Record
 from .outcomes import Outcome
 from .sync import LoopThread, SyncClient, SyncHandle
 from .worker.handling import HandlerRunner
 from .worker.held import HeldJob
+from .worker.options import Middleware
 from .worker.report import Report
 from .worker.worker import Worker
 
@@ -173,7 +175,9 @@ async def perform_async(
     tags: dict[str, str | None] | None = None,
     state: Any = None,
     timeout: Duration | None = None,
+    traceparent: str | None = None,
     client: Client | None = None,
+    middleware: Sequence[Middleware] = (),
 ) -> Outcome:
     """Runs one handler as attempt `attempt` and returns its outcome. No server is needed.
 
@@ -190,6 +194,10 @@ async def perform_async(
         "tags": tags or {},
         "lease": {"token": "none", "version": attempt},
     }
+    if attempt > 1:
+        record["previous_attempt_id"] = "00000000-0000-4000-8000-000000000001"
+    if traceparent is not None:
+        record["traceparent"] = traceparent
     record.update(job.new(payload).to_wire())
     if "payload" in record:
         record["payload"] = to_json(record["payload"])
@@ -197,7 +205,7 @@ async def perform_async(
     if timeout is not None:
         seconds = to_seconds(timeout)
         held.set_deadline(time.monotonic() + seconds, seconds)
-    return await HandlerRunner(client or Client("http://127.0.0.1:1", timeout=1), state).run(held)
+    return await HandlerRunner(client or Client("http://127.0.0.1:1", timeout=1), state, tuple(middleware)).run(held)
 
 
 def perform(job: JobType[P, Any], payload: P, **fields: Any) -> Outcome:

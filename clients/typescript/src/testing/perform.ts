@@ -17,6 +17,7 @@ export interface PerformOptions {
   checkpoint?: unknown;
   tags?: Tags;
   idempotencyKey?: string;
+  traceparent?: string;
   /** Aborts the run before it starts. */
   abort?: AbortCode;
   client?: Client;
@@ -68,10 +69,12 @@ function claimedJob(definition: JobDefinition<any, any, any>, options: PerformOp
     priority: "normal" as const,
     attempt,
     created_at: new Date().toISOString(),
+    ...(attempt === 1 ? {} : { previous_attempt_id: "00000000-0000-4000-8000-000000000001" }),
     lease: { token: "test", version: attempt, expires_at: null },
     last_attempt: options.isLastAttempt ?? false,
     ...(options.checkpoint === undefined ? {} : { checkpoint: options.checkpoint }),
     ...(options.tags === undefined ? {} : { tags: options.tags }),
+    ...(options.traceparent === undefined ? {} : { traceparent: options.traceparent }),
     ...(options.idempotencyKey === undefined ? {} : { idempotency_key: options.idempotencyKey }),
   };
 }

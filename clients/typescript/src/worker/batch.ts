@@ -1,9 +1,9 @@
 import { PayloadError } from "../errors.js";
-import { Failed, outcomeOfError, outcomeOfResult, permanent } from "../outcome.js";
+import { Failed, Released, outcomeOfError, outcomeOfResult, permanent } from "../outcome.js";
 import type { Outcome } from "../outcome.js";
 import type { JobContext } from "./context.js";
-import { outcomeOfThrown } from "./handlers.js";
-import type { BatchRegistration, OnSync } from "./handlers.js";
+import { outcomeOfThrown, runMiddleware } from "./handlers.js";
+import type { BatchRegistration, Middleware, OnSync } from "./handlers.js";
 import type { HeldJob } from "./held-job.js";
 
 /** One job of a batch that runs. */
@@ -13,25 +13,73 @@ export interface RunningItem {
   payload: unknown;
 }
 
-/** Runs a batch. Calls `end` once for each job: a payload that its schema refuses ends at once. */
-export async function runBatch(
-  registration: BatchRegistration,
-  state: unknown,
-  items: RunningItem[],
-  onSync: OnSync,
-  end: (job: HeldJob, outcome: Outcome) => void,
-): Promise<void> {
-  const accepted: RunningItem[] = [];
-  for (const item of items) {
-    try {
-      accepted.push({ ...item, payload: await registration.definition.parsePayload(item.payload) });
-    } catch (error) {
-      end(item.job, error instanceof PayloadError ? permanent("bad_payload", error.message) : outcomeOfError(error));
-    }
+/** How a batch runs. */
+export interface BatchRun {
+  registration: BatchRegistration;
+  state: unknown;
+  middleware: readonly Middleware<any>[];
+  onSync: OnSync;
+  /** Called once for each job: one whose payload its schema refuses ends at once. */
+  end: (job: HeldJob, outcome: Outcome) => void;
+}
+
+/** Runs a batch. Each job passes the middleware; the handler runs once all of them have reached it. */
+export async function runBatch(run: BatchRun, items: RunningItem[]): Promise<void> {
+  const { registration, middleware, end } = run;
+  const gate = new Gate(run, items.length);
+  const runItem = async (item: RunningItem): Promise<void> => {
+    let hasEntered = false;
+    const outcome = await runMiddleware(middleware, item.context, async () => {
+      if (hasEntered) return outcomeOfError(new Error("middleware called next twice"));
+      hasEntered = true;
+      try {
+        const payload = await registration.definition.parsePayload(item.payload);
+        return await gate.enter({ ...item, payload });
+      } catch (error) {
+        gate.leave();
+        return error instanceof PayloadError ? permanent("bad_payload", error.message) : outcomeOfError(error);
+      }
+    });
+    // A job whose middleware did not call `next`.
+    if (!hasEntered) gate.leave();
+    end(item.job, outcome);
+  };
+  await Promise.all(items.map(runItem));
+}
+
+/** Collects the jobs that have passed the middleware, and calls the handler after the last one. */
+class Gate {
+  private readonly entered: { item: RunningItem; resolve: (outcome: Outcome) => void }[] = [];
+
+  constructor(
+    private readonly run: BatchRun,
+    private missing: number,
+  ) {}
+
+  /** Resolves with the outcome of a job. Never rejects. */
+  enter(item: RunningItem): Promise<Outcome> {
+    return new Promise((resolve) => {
+      this.entered.push({ item, resolve });
+      this.leave();
+    });
   }
-  if (accepted.length === 0) return;
-  const outcomes = await callHandler(registration, state, accepted, onSync);
-  accepted.forEach((item, index) => end(item.job, outcomes[index]!));
+
+  /** One job less to wait for. */
+  leave(): void {
+    this.missing -= 1;
+    if (this.missing === 0) void this.call();
+  }
+
+  private async call(): Promise<void> {
+    // A job that was released or lost meanwhile may run in another worker already.
+    const wanted = this.entered.filter(({ item }) => item.job.state === "running" && !item.job.isLost);
+    for (const { resolve } of this.entered.filter((one) => !wanted.includes(one))) resolve(new Released());
+    if (wanted.length === 0) return;
+    const { registration, state, onSync } = this.run;
+    const members = wanted.map(({ item }) => item);
+    const outcomes = await callHandler(registration, state, members, onSync);
+    wanted.forEach(({ resolve }, index) => resolve(outcomes[index]!));
+  }
 }
 
 async function callHandler(

@@ -17,6 +17,7 @@ export interface ClaimedJob {
   deadline_at?: string | null;
   checkpoint?: unknown;
   workflow?: string;
+  traceparent?: string;
   payload?: unknown;
   payload_base64?: string;
   lease: { token: string; version: number; expires_at: string | null; duration?: string };

@@ -36,9 +36,10 @@ export class Claimer {
     private readonly options: ClaimOptions,
   ) {}
 
-  /** Claims jobs for a pool; waits up to `waitMs` for the first one. */
-  async claim(pool: Pool, waitMs: number, signal?: AbortSignal): Promise<Claimed> {
-    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), waitMs, undefined, signal);
+  /** Claims jobs for a pool; waits up to `waitMs` for the first one, or until `hangup` aborts. */
+  async claim(pool: Pool, waitMs: number, hangup?: AbortSignal): Promise<Claimed> {
+    const wait = this.clock.asksSample(monotonicMs()) ? 0 : waitMs;
+    return this.send(pool, Math.min(pool.free(), LIMIT_MAX), wait, undefined, hangup);
   }
 
   /** Sends settlements; claims jobs for `pool` with the same request. */
@@ -64,7 +65,7 @@ export class Claimer {
     limit: number,
     waitMs: number,
     texts?: string[],
-    signal?: AbortSignal,
+    hangup?: AbortSignal,
   ): Promise<Claimed> {
     const { worker, lease, version } = this.options;
     const fields: Record<string, unknown> = { queues: pool.queues, worker, limit, types: pool.types };
@@ -81,22 +82,22 @@ export class Claimer {
         path: "/v1/claims",
         body,
         timeoutMs: waitMs + REQUEST_MS,
-        signal,
+        hangup,
       });
-      return this.read(answer.text, sentAt);
+      return this.read(answer.text, sentAt, waitMs > 0);
     } catch (error) {
       if (!(error instanceof ProblemError) || error.field !== "version" || !this.canSendVersion) throw error;
       this.canSendVersion = false;
     } finally {
       pool.reserved -= limit;
     }
-    return this.send(pool, limit, waitMs, texts, signal);
+    return this.send(pool, limit, waitMs, texts, hangup);
   }
 
-  private read(text: string, sentAt: number): Claimed {
+  private read(text: string, sentAt: number, isPoll: boolean): Claimed {
     const answer = parseJson(text) as ClaimAnswer;
     const serverNow = Date.parse(answer.now);
-    const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow);
+    const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow, isPoll);
     const answerText = new AnswerText(text);
     const jobs = answer.jobs.map((job, index) => new HeldJob(job, claimedAt, serverNow, answerText, index));
     return { jobs, answer };

@@ -1,7 +1,7 @@
 import type { Client } from "../client.js";
 import { LongshoreError } from "../errors.js";
 import type { NewJob } from "../job.js";
-import { stringifyJson } from "../json.js";
+import { parseJson, stringifyJson } from "../json.js";
 import { withFields } from "../logger.js";
 import type { Logger } from "../logger.js";
 import { toCamelCase } from "../records.js";
@@ -42,8 +42,19 @@ export interface ContextHost<State> {
   readonly state: State;
   readonly logger: Logger;
   /** Stores progress with the next heartbeat, or data for a later attempt at once. */
-  saveProgress(jobId: string, text: string): void;
-  saveCheckpoint(jobId: string, text: string): Promise<void>;
+  saveProgress(token: string, text: string): void;
+  saveCheckpoint(token: string, text: string): Promise<void>;
+}
+
+const STEPS = "$steps";
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function stepsOf(checkpoint: unknown): Record<string, unknown> {
+  const steps = isRecord(checkpoint) ? checkpoint[STEPS] : undefined;
+  return isRecord(steps) ? steps : {};
 }
 
 /** One run of a job, as its handler sees it. */
@@ -52,6 +63,7 @@ export class JobContext<State = unknown> {
   private code: AbortCode | undefined;
   private savedCheckpoint: unknown;
   private currentProgress: string | undefined;
+  private stepSaves: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly job: ClaimedJob,
@@ -98,6 +110,10 @@ export class JobContext<State = unknown> {
   }
   get workflow(): string | undefined {
     return this.job.workflow;
+  }
+  /** W3C trace context of the submission. */
+  get traceparent(): string | undefined {
+    return this.job.traceparent;
   }
   get tags(): Tags {
     return this.job.tags ?? {};
@@ -148,14 +164,33 @@ export class JobContext<State = unknown> {
 
   /** Stores data for a later attempt. Resolves once it is durable. */
   async saveCheckpoint(value: unknown): Promise<void> {
-    await this.host.saveCheckpoint(this.id, stringifyJson(value));
+    await this.host.saveCheckpoint(this.job.lease.token, stringifyJson(value));
     this.savedCheckpoint = value;
+  }
+
+  /**
+   * Runs a part of the handler once over all attempts, and returns its result, which is kept in the
+   * checkpoint under `$steps`. Results are JSON: undefined becomes null.
+   */
+  async step<T>(name: string, work: () => T | Promise<T>): Promise<T> {
+    const known = stepsOf(this.savedCheckpoint);
+    if (Object.hasOwn(known, name)) return known[name] as T;
+    const text = stringifyJson((await work()) ?? null);
+    // One save after the other: each has the results of the steps before it.
+    const save = this.stepSaves.then(() => {
+      const other = isRecord(this.savedCheckpoint) ? this.savedCheckpoint : {};
+      const steps = { ...stepsOf(this.savedCheckpoint), [name]: parseJson(text) };
+      return this.saveCheckpoint({ ...other, [STEPS]: steps });
+    });
+    this.stepSaves = save.catch(() => {});
+    await save;
+    return parseJson(text) as T;
   }
 
   /** Stores progress for readers. It is sent with the next heartbeat or the end of the run. */
   progress(value: unknown): void {
     this.currentProgress = stringifyJson(value);
-    this.host.saveProgress(this.id, this.currentProgress);
+    this.host.saveProgress(this.job.lease.token, this.currentProgress);
   }
 
   /** Reads the results of the jobs that this one came after. */
@@ -169,8 +204,9 @@ export class JobContext<State = unknown> {
     jobs: NewJob<any>[],
     options: { finally?: NewJob<any> } = {},
   ): Promise<{ jobs: string[]; finally: string | null }> {
-    const body: Record<string, unknown> = { lease: this.job.lease.token, jobs: jobs.map(formToWire) };
-    if (options.finally !== undefined) body["finally"] = formToWire(options.finally);
+    const toWire = (job: NewJob<any>) => formToWire(this.client.prepareTraced(job));
+    const body: Record<string, unknown> = { lease: this.job.lease.token, jobs: jobs.map(toWire) };
+    if (options.finally !== undefined) body["finally"] = toWire(options.finally);
     const answer = await this.client.call("POST", `/v1/jobs/${this.id}/children`, { body });
     return answer as { jobs: string[]; finally: string | null };
   }

@@ -95,6 +95,15 @@ export async function runHandler(
       return outcomeOfThrown(registration.classify, error);
     }
   };
+  return runMiddleware(middleware, ctx, call);
+}
+
+/** Runs `call` inside the middleware. Never throws if `call` does not. */
+export function runMiddleware(
+  middleware: readonly Middleware<any>[],
+  ctx: JobContext<any>,
+  call: () => Promise<Outcome>,
+): Promise<Outcome> {
   const chain = middleware.reduceRight<() => Promise<Outcome>>(
     (next, layer) => async () => {
       try {

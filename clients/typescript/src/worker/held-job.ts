@@ -56,11 +56,21 @@ export class HeldJob {
     return this.job.id;
   }
 
+  /** Names this run: a later run of the same job has another token. */
+  get token(): string {
+    return this.job.lease.token;
+  }
+
+  private get isDraining(): boolean {
+    return this.context?.abortCode === "drain" && !this.isLost;
+  }
+
   /** Next instant at which the monitor has to act on the job. */
   nextCheck(abandonAfterMs: number): number {
     if (this.state === "waiting") return Math.min(this.claimedAt + this.leaseMs / 2, this.leaseExpiry, this.deadline);
     if (this.state !== "running") return Infinity;
-    if (this.abortedAt !== Infinity) return this.abortedAt + abandonAfterMs;
+    // A drain ends by the grace period: until then a handler may finish.
+    if (this.abortedAt !== Infinity) return this.isDraining ? Infinity : this.abortedAt + abandonAfterMs;
     return Math.min(this.leaseExpiry, this.deadline);
   }
 }

@@ -10,7 +10,7 @@ import type { FromThread, KeptLease, ThreadOptions, ToThread } from "./thread-me
 /** What a worker does with the reports of the heartbeat thread. */
 export interface LeaseEvents {
   onKept(leases: KeptLease[], directive: Directive | undefined): void;
-  onLost(jobId: string, code: string): void;
+  onLost(token: string, code: string): void;
   onFailed(message: string): void;
   /** The thread has ended by itself: its leases need a new one. */
   onThreadEnded(error: Error): void;
@@ -58,31 +58,31 @@ export class LeaseKeeper {
   track(jobs: HeldJob[]): void {
     if (jobs.length === 0) return;
     this.start();
-    this.post({ kind: "track", leases: jobs.map((job) => [job.id, job.job.lease.token, job.leaseMs, job.claimedAt]) });
+    this.post({ kind: "track", leases: jobs.map((job) => [job.id, job.token, job.leaseMs, job.claimedAt]) });
   }
 
   /** Ends heartbeats of a job; sent together with others of the same turn of the loop. */
-  untrack(id: string): void {
-    if (this.untracked.push(id) > 1) return;
+  untrack(token: string): void {
+    if (this.untracked.push(token) > 1) return;
     setImmediate(() => {
-      const ids = this.untracked;
+      const tokens = this.untracked;
       this.untracked = [];
-      this.post({ kind: "untrack", ids });
+      this.post({ kind: "untrack", tokens });
     });
   }
 
-  saveProgress(id: string, text: string): void {
-    this.post({ kind: "progress", id, text });
+  saveProgress(token: string, text: string): void {
+    this.post({ kind: "progress", token, text });
   }
 
   /** Resolves once the checkpoint is durable. */
-  saveCheckpoint(id: string, text: string): Promise<void> {
+  saveCheckpoint(token: string, text: string): Promise<void> {
     const request = this.nextSave++;
     if (this.thread === undefined)
       return Promise.reject(new LongshoreError("checkpoint not saved: the worker has ended"));
     return new Promise((resolve, reject) => {
       this.saves.set(request, { resolve, reject });
-      this.post({ kind: "checkpoint", id, text, request });
+      this.post({ kind: "checkpoint", token, text, request });
     });
   }
 
@@ -153,7 +153,7 @@ export class LeaseKeeper {
         this.events?.onKept(message.leases, message.directive);
         break;
       case "lost":
-        for (const [id, code] of message.leases) this.events?.onLost(id, code);
+        for (const [token, code] of message.leases) this.events?.onLost(token, code);
         break;
       case "saved": {
         const save = this.saves.get(message.request);

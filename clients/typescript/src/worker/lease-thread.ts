@@ -14,6 +14,8 @@ import type { Directive } from "./claimed.js";
 import type { FromThread, KeptLease, ThreadOptions, ToThread } from "./thread-messages.js";
 
 const BATCH_MAX = 1_000;
+/** Characters of one request; the server takes 32 MiB, and a character may take three bytes. */
+const BATCH_CHARS = 8 * 1024 * 1024;
 /** Longest interval of heartbeats: cancels and directives arrive with their answers. */
 const INTERVAL_MAX_MS = 10_000;
 /** Longest wait for an answer. */
@@ -22,6 +24,7 @@ const CALL_MAX_MS = 3_000;
 const BLOCKED_REPORT_MS = 5_000;
 
 interface Lease {
+  id: string;
   token: string;
   intervalMs: number;
   nextAt: number;
@@ -38,6 +41,7 @@ interface HeartbeatAnswer {
 
 const options = workerData as ThreadOptions;
 const transport = new Transport(options.endpoint);
+/** By token: a job may have an old and a new run in this worker. */
 const leases = new Map<string, Lease>();
 const backoff = new Backoff(100, 2_000);
 const loopState = new Float64Array(options.loopState);
@@ -45,7 +49,6 @@ let timer: NodeJS.Timeout | undefined;
 let timerAt = Infinity;
 let isSending = false;
 let isUrgent = false;
-let canNameWorker = true;
 let watchdog: NodeJS.Timeout | undefined;
 
 function post(message: FromThread): void {
@@ -58,20 +61,20 @@ parentPort?.on("message", (message: ToThread) => {
       for (const [id, token, leaseMs, claimedAt] of message.leases) {
         const intervalMs = Math.min(INTERVAL_MAX_MS, leaseMs / 3);
         const nextAt = claimedAt + intervalMs;
-        leases.set(id, { token, intervalMs, nextAt, progress: undefined, checkpoint: undefined, requests: [] });
+        leases.set(token, { id, token, intervalMs, nextAt, progress: undefined, checkpoint: undefined, requests: [] });
         wakeAt(nextAt);
       }
       break;
     case "untrack":
-      for (const id of message.ids) untrack(id);
+      for (const token of message.tokens) untrack(token);
       break;
     case "progress": {
-      const lease = leases.get(message.id);
+      const lease = leases.get(message.token);
       if (lease !== undefined) lease.progress = message.text;
       break;
     }
     case "checkpoint":
-      saveCheckpoint(message.id, message.text, message.request);
+      saveCheckpoint(message.token, message.text, message.request);
       break;
     case "watchdog":
       clearTimeout(watchdog);
@@ -80,15 +83,15 @@ parentPort?.on("message", (message: ToThread) => {
   }
 });
 
-function untrack(id: string): void {
-  for (const request of leases.get(id)?.requests ?? []) {
+function untrack(token: string): void {
+  for (const request of leases.get(token)?.requests ?? []) {
     post({ kind: "saved", request, error: "the job has ended" });
   }
-  leases.delete(id);
+  leases.delete(token);
 }
 
-function saveCheckpoint(id: string, text: string, request: number): void {
-  const lease = leases.get(id);
+function saveCheckpoint(token: string, text: string, request: number): void {
+  const lease = leases.get(token);
   if (lease === undefined) {
     post({ kind: "saved", request, error: "the job is not held any more" });
     return;
@@ -114,9 +117,8 @@ async function sendDue(): Promise<void> {
   isUrgent = false;
   let retryAt = Infinity;
   const now = monotonicMs();
-  const due = [...leases].filter(([, lease]) => lease.nextAt <= now + lease.intervalMs / 2);
-  const calls = [];
-  for (let at = 0; at < due.length; at += BATCH_MAX) calls.push(sendBatch(due.slice(at, at + BATCH_MAX)));
+  const due = [...leases.values()].filter((lease) => lease.nextAt <= now + lease.intervalMs / 2);
+  const calls = batchesOf(due.map(beatOf)).map(sendBatch);
   const outcomes = await Promise.all(calls);
   if (outcomes.includes(false)) retryAt = monotonicMs() + backoff.nextMs();
   else if (due.length > 0) backoff.reset();
@@ -130,63 +132,116 @@ async function sendDue(): Promise<void> {
   if (next !== Infinity) wakeAt(retryAt === Infinity ? next : Math.max(next, retryAt));
 }
 
+/** One heartbeat on its way, with the data that it carries. */
+interface Beat {
+  lease: Lease;
+  progress: string | undefined;
+  checkpoint: string | undefined;
+  requests: number[];
+  text: string;
+}
+
+function beatOf(lease: Lease): Beat {
+  const { progress, checkpoint } = lease;
+  const text = memberText(lease, progress, checkpoint);
+  return { lease, progress, checkpoint, requests: lease.requests.splice(0), text };
+}
+
+/** Divides heartbeats between requests, by number and by size. */
+function batchesOf(beats: Beat[]): Beat[][] {
+  const batches: Beat[][] = [];
+  let size = Infinity;
+  for (const beat of beats) {
+    const last = batches.at(-1);
+    size += beat.text.length;
+    if (last === undefined || last.length >= BATCH_MAX || size > BATCH_CHARS) {
+      batches.push([beat]);
+      size = beat.text.length;
+    } else {
+      last.push(beat);
+    }
+  }
+  return batches;
+}
+
 /** Returns whether the server has answered. A failure leaves the leases due, for the next call. */
-async function sendBatch(batch: [string, Lease][]): Promise<boolean> {
+async function sendBatch(batch: Beat[]): Promise<boolean> {
   const sentAt = monotonicMs();
-  const shortest = Math.min(...batch.map(([, lease]) => lease.intervalMs));
-  const sent = batch.map(([id, lease]) => ({
-    id,
-    lease,
-    progress: lease.progress,
-    checkpoint: lease.checkpoint,
-    requests: lease.requests.splice(0),
-  }));
-  const members = sent.map((one) => memberText(one.id, one.lease.token, one.progress, one.checkpoint));
-  const worker = canNameWorker ? `,"worker":${JSON.stringify(options.worker)}` : "";
-  const body = `{"heartbeats":[${members.join(",")}]${worker}}`;
+  const shortest = Math.min(...batch.map(({ lease }) => lease.intervalMs));
+  const body = `{"heartbeats":[${batch.map((beat) => beat.text).join(",")}]}`;
   try {
     // A call that hangs must not keep the next one of a shorter lease waiting.
     const timeoutMs = Math.max(500, Math.min(CALL_MAX_MS, shortest));
     const answer = await transport.send({ method: "POST", path: "/v1/heartbeats", body, timeoutMs });
-    const parsed = JSON.parse(answer.text) as HeartbeatAnswer;
-    const serverNow = Date.parse(parsed.now);
-    const kept: KeptLease[] = [];
-    const lost: [string, string][] = [];
-    parsed.results.forEach((result, index) => {
-      const one = sent[index];
-      if (one === undefined) return;
-      const error = result.code === undefined ? null : `${result.code}: ${result.detail ?? ""}`;
-      for (const request of one.requests) post({ kind: "saved", request, error });
-      if (result.code === "stale_lease" || result.code === "job_not_found") {
-        lost.push([one.id, result.code]);
-        leases.delete(one.id);
-        return;
-      }
-      one.lease.nextAt = sentAt + one.lease.intervalMs;
-      if (one.lease.progress === one.progress) one.lease.progress = undefined;
-      if (one.lease.checkpoint === one.checkpoint) one.lease.checkpoint = undefined;
-      if (result.code !== undefined) {
-        if (one.progress === undefined && one.checkpoint === undefined) return;
-        // The data was refused, and so was the heartbeat: it is sent again without the data.
-        one.lease.nextAt = 0;
-        isUrgent = true;
-        return;
-      }
-      const remaining = result.expires_at == null ? Infinity : Date.parse(result.expires_at) - serverNow;
-      kept.push([one.id, sentAt + remaining, result.cancel_requested === true]);
-    });
-    post({ kind: "kept", leases: kept, directive: parsed.directive });
-    if (lost.length > 0) post({ kind: "lost", leases: lost });
+    apply(batch, JSON.parse(answer.text) as HeartbeatAnswer, sentAt);
     return true;
   } catch (error) {
-    for (const one of sent) one.lease.requests.unshift(...one.requests);
-    if (error instanceof ProblemError && error.field === "worker") canNameWorker = false;
-    else post({ kind: "failed", message: error instanceof Error ? error.message : String(error) });
+    if (error instanceof ProblemError && (error.status === 400 || error.status === 413)) {
+      return sendRefused(batch, error);
+    }
+    for (const beat of batch) beat.lease.requests.unshift(...beat.requests);
+    post({ kind: "failed", message: error instanceof Error ? error.message : String(error) });
     return false;
   }
 }
 
-function memberText(id: string, token: string, progress: string | undefined, checkpoint: string | undefined): string {
+/** Finds the member that spoils a request, and keeps its lease without its progress and checkpoint. */
+async function sendRefused(batch: Beat[], error: ProblemError): Promise<boolean> {
+  const [beat] = batch;
+  if (beat === undefined) return true;
+  if (batch.length > 1) {
+    const middle = Math.floor(batch.length / 2);
+    const first = await sendBatch(batch.slice(0, middle));
+    return (await sendBatch(batch.slice(middle))) && first;
+  }
+  for (const request of beat.requests.splice(0)) post({ kind: "saved", request, error: error.message });
+  post({ kind: "failed", message: error.message });
+  const { lease } = beat;
+  if (lease.progress === beat.progress) lease.progress = undefined;
+  if (lease.checkpoint === beat.checkpoint) lease.checkpoint = undefined;
+  const bare = memberText(lease, undefined, undefined);
+  if (beat.text === bare) return false;
+  return sendBatch([{ lease, progress: undefined, checkpoint: undefined, requests: [], text: bare }]);
+}
+
+/** Takes the verdicts of a batch. */
+function apply(batch: Beat[], answer: HeartbeatAnswer, sentAt: number): void {
+  const serverNow = Date.parse(answer.now);
+  const kept: KeptLease[] = [];
+  const lost: [string, string][] = [];
+  answer.results.forEach((result, index) => {
+    const beat = batch[index];
+    if (beat === undefined) return;
+    const { lease } = beat;
+    const error = result.code === undefined ? null : `${result.code}: ${result.detail ?? ""}`;
+    for (const request of beat.requests) post({ kind: "saved", request, error });
+    if (result.code === "stale_lease" || result.code === "job_not_found") {
+      lost.push([lease.token, result.code]);
+      untrack(lease.token);
+      return;
+    }
+    lease.nextAt = sentAt + lease.intervalMs;
+    if (lease.progress === beat.progress) lease.progress = undefined;
+    if (lease.checkpoint === beat.checkpoint) lease.checkpoint = undefined;
+    if (result.code !== undefined) {
+      if (beat.progress === undefined && beat.checkpoint === undefined) return;
+      // The data was refused, and so was the heartbeat: it is sent again without the data.
+      lease.nextAt = 0;
+      isUrgent = true;
+      return;
+    }
+    const remaining = result.expires_at == null ? Infinity : Date.parse(result.expires_at) - serverNow;
+    kept.push([lease.token, sentAt + remaining, result.cancel_requested === true]);
+  });
+  post({ kind: "kept", leases: kept, directive: answer.directive });
+  if (lost.length > 0) post({ kind: "lost", leases: lost });
+}
+
+function memberText(
+  { id, token }: Lease,
+  progress: string | undefined,
+  checkpoint: string | undefined,
+): string {
   let text = `{"id":${JSON.stringify(id)},"lease":${JSON.stringify(token)}`;
   if (progress !== undefined) text += `,"progress":${progress}`;
   if (checkpoint !== undefined) text += `,"checkpoint":${checkpoint}`;
@@ -195,10 +250,9 @@ function memberText(id: string, token: string, progress: string | undefined, che
 
 /** Ends a process whose loop did not finish its drain: releases all leases, then kills it. */
 async function endProcess(): Promise<void> {
-  const ids = [...leases.keys()];
-  const text = `longshore worker ${options.worker}: the event loop did not finish its drain: ending the process, releasing ${ids.length} jobs\n`;
+  const text = `longshore worker ${options.worker}: the event loop did not finish its drain: ending the process, releasing ${leases.size} jobs\n`;
   writeSync(2, text);
-  const settlements = [...leases].map(([id, lease]) => ({ id, lease: lease.token, outcome: "release" }));
+  const settlements = [...leases.values()].map(({ id, token }) => ({ id, lease: token, outcome: "release" }));
   const calls = [];
   for (let at = 0; at < settlements.length; at += BATCH_MAX) {
     const body = JSON.stringify({ settlements: settlements.slice(at, at + BATCH_MAX) });

@@ -4,7 +4,7 @@ import { monotonicMs } from "../duration.js";
 import { ProblemError, StuckHandlersError } from "../errors.js";
 import { Released } from "../outcome.js";
 import type { Outcome } from "../outcome.js";
-import { Backoff } from "../retry.js";
+import { Backoff, canRetry } from "../retry.js";
 import type { Directive, Verdict } from "./claimed.js";
 import { Claimer } from "./claimer.js";
 import type { Claimed } from "./claimer.js";
@@ -25,6 +25,7 @@ import type { Report } from "./report.js";
 import type { WorkerSetup } from "./setup.js";
 import { Settler } from "./settler.js";
 import type { PendingSettlement, SettlementTarget } from "./settler.js";
+import type { KeptLease } from "./thread-messages.js";
 
 /** Part of the grace period after which handlers that still run are aborted. */
 const ABORT_AT = 0.75;
@@ -104,6 +105,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
       return this.finish();
     }
     for (const pool of this.pools) void this.claimLoop(pool);
+    void this.putSchedules();
     if (this.isDraining) this.signalChange();
     await this.ended;
     return this.finish();
@@ -113,6 +115,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   async runUntilIdle(isVirtualTime: boolean): Promise<Report> {
     this.loopWatch.start();
     if (!isVirtualTime) await this.setup.keeper.ready();
+    await this.putSchedules();
     const backoff = new Backoff();
     for (;;) {
       const before = this.report.claimed;
@@ -135,6 +138,27 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   }
 
   // Claims
+
+  /** Creates the schedules of the worker. It claims meanwhile, and survives an outage. */
+  private async putSchedules(): Promise<void> {
+    const backoff = new Backoff();
+    for (const { name, options, job } of this.setup.schedules) {
+      while (!this.isDraining) {
+        try {
+          await this.client.putSchedule(name, options, job);
+          break;
+        } catch (error) {
+          if (!canRetry(error, true)) {
+            this.fatal = error;
+            this.drain();
+            return;
+          }
+          this.logger.warn("cannot create a schedule, trying again", { schedule: name, error });
+        }
+        await this.pause(backoff.nextMs());
+      }
+    }
+  }
 
   private async claimLoop(pool: Pool): Promise<void> {
     this.activeLoops += 1;
@@ -183,7 +207,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     if (!this.isReachable) this.logger.info("claims work again", { worker: this.setup.worker });
     this.isReachable = true;
     this.report.claimed += jobs.length;
-    for (const job of jobs) this.held.set(job.id, job);
+    for (const job of jobs) this.held.set(job.token, job);
     this.setup.keeper.track(jobs);
     this.obey(answer.directive);
     if (this.isDraining || this.isQuiet) {
@@ -235,7 +259,9 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
 
   private async runBatchJobs(registration: BatchRegistration, jobs: HeldJob[]): Promise<void> {
     const items = jobs.map((job) => ({ job, context: this.makeContext(job), payload: payloadOf(job) }));
-    await runBatch(registration, this.state, items, this.onSync, (job, outcome) => this.endRun(job, outcome));
+    const { middleware } = this.setup;
+    const end = (job: HeldJob, outcome: Outcome) => this.endRun(job, outcome);
+    await runBatch({ registration, state: this.state, middleware, onSync: this.onSync, end }, items);
   }
 
   /** Ends a run with what its handler said. A run that was abandoned has ended before. */
@@ -259,8 +285,8 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
   }
 
   private drop(job: HeldJob): void {
-    this.held.delete(job.id);
-    this.setup.keeper.untrack(job.id);
+    this.held.delete(job.token);
+    this.setup.keeper.untrack(job.token);
     this.signalChange();
   }
 
@@ -297,10 +323,10 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
 
   // Leases
 
-  onKept(leases: [id: string, expiry: number, isCancelRequested: boolean][], directive: Directive | undefined): void {
+  onKept(leases: KeptLease[], directive: Directive | undefined): void {
     this.areHeartbeatsSent = true;
-    for (const [id, expiry, isCancelRequested] of leases) {
-      const job = this.held.get(id);
+    for (const [token, expiry, isCancelRequested] of leases) {
+      const job = this.held.get(token);
       if (job === undefined) continue;
       job.leaseExpiry = expiry - margin(job.leaseMs);
       if (isCancelRequested) this.cancel(job);
@@ -313,11 +339,11 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     else if (job.state === "waiting") this.releaseWaitingJob(job); // The server ends a released job as cancelled.
   }
 
-  onLost(jobId: string, code: string): void {
-    const job = this.held.get(jobId);
+  onLost(token: string, code: string): void {
+    const job = this.held.get(token);
     // The answer of a settlement is on its way if the job is being settled.
     if (job === undefined || job.state === "settling") return;
-    this.logger.warn("the lease is lost", { job: jobId, type: job.job.type, code });
+    this.logger.warn("the lease is lost", { job: job.id, type: job.job.type, code });
     job.isLost = true;
     if (job.state === "running") {
       this.abort(job, "lease_lost");
@@ -339,16 +365,20 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
     this.setup.keeper.track([...this.held.values()]);
   }
 
-  saveProgress(jobId: string, text: string): void {
-    this.setup.keeper.saveProgress(jobId, text);
+  saveProgress(token: string, text: string): void {
+    this.setup.keeper.saveProgress(token, text);
   }
 
-  saveCheckpoint(jobId: string, text: string): Promise<void> {
-    return this.setup.keeper.saveCheckpoint(jobId, text);
+  saveCheckpoint(token: string, text: string): Promise<void> {
+    return this.setup.keeper.saveCheckpoint(token, text);
   }
 
   private abort(job: HeldJob, code: AbortCode): void {
-    if (job.abortedAt !== Infinity) return;
+    if (job.abortedAt !== Infinity) {
+      // A lease that is lost during a drain: from now on the handler has `abandonAfter`.
+      if (job.isLost) this.monitor.watch(job);
+      return;
+    }
     job.abortedAt = monotonicMs();
     job.context?.abort(code);
     this.monitor.watch(job);

@@ -22,8 +22,10 @@ export interface PendingSettlement {
   /** The settlement in wire form, as JSON text. */
   text: string;
   since: number;
-  /** Whether an earlier form was refused, so that this one replaces it. */
+  /** Whether an earlier outcome was refused, so that this one replaces it. */
   isReplacement: boolean;
+  /** Whether the progress of the run goes with it. */
+  hasProgress: boolean;
 }
 
 /** What the settler needs from its worker. */
@@ -55,10 +57,11 @@ export class Settler {
   private inFlight = 0;
 
   /** Queues an outcome. A result that is no JSON becomes a permanent failure. */
-  add(job: HeldJob, outcome: Outcome, isReplacement = false): void {
+  add(job: HeldJob, outcome: Outcome, options: { isReplacement?: boolean; withoutProgress?: boolean } = {}): void {
+    const progress = outcome.kind === "complete" && !options.withoutProgress ? job.context?.progressText : undefined;
     let text: string;
     try {
-      text = settlementText(job, outcome);
+      text = settlementText(job, outcome, progress);
     } catch (error) {
       outcome = new Failed({
         category: "permanent",
@@ -67,7 +70,8 @@ export class Settler {
       });
       text = settlementText(job, outcome);
     }
-    this.pending.push({ job, outcome, text, since: monotonicMs(), isReplacement });
+    const isReplacement = options.isReplacement ?? false;
+    this.pending.push({ job, outcome, text, since: monotonicMs(), isReplacement, hasProgress: progress !== undefined });
     this.schedule();
   }
 
@@ -150,22 +154,28 @@ export class Settler {
 
   /** An outcome that the server refuses is replaced by a failure that says so. */
   private conclude(settlement: PendingSettlement, verdict: Verdict | undefined): void {
-    const replacement = verdict !== undefined && "code" in verdict ? replacementFor(settlement, verdict) : undefined;
+    const { job, outcome } = settlement;
+    const refusal = verdict !== undefined && "code" in verdict && !FINAL_CODES.has(verdict.code) ? verdict : undefined;
+    if (refusal !== undefined && settlement.hasProgress) {
+      // The progress may be what is refused.
+      this.add(job, outcome, { withoutProgress: true });
+      return;
+    }
+    const replacement = refusal && replacementFor(settlement, refusal);
     if (replacement === undefined) this.target.onSettled(settlement, verdict);
-    else this.add(settlement.job, replacement, true);
+    else this.add(job, replacement, { isReplacement: true });
   }
 }
 
-function settlementText(job: HeldJob, outcome: Outcome): string {
-  const progress = job.context?.progressText;
-  const text = stringifyJson({ id: job.id, lease: job.job.lease.token, ...toWire(outcome) });
-  return progress !== undefined && outcome.kind === "complete" ? `${text.slice(0, -1)},"progress":${progress}}` : text;
+function settlementText(job: HeldJob, outcome: Outcome, progress?: string): string {
+  const text = stringifyJson({ id: job.id, lease: job.token, ...toWire(outcome) });
+  return progress === undefined ? text : `${text.slice(0, -1)},"progress":${progress}}`;
 }
 
 const FINAL_CODES: ReadonlySet<string> = new Set(["stale_lease", "job_not_found", "unauthorized", "forbidden"]);
 
 function replacementFor(settlement: PendingSettlement, verdict: { code: string; detail: string }): Failed | undefined {
-  if (settlement.isReplacement || FINAL_CODES.has(verdict.code)) return undefined;
+  if (settlement.isReplacement) return undefined;
   const message = `the server refused the outcome: ${verdict.detail}`;
   const { outcome } = settlement;
   switch (outcome.kind) {
@@ -175,6 +185,7 @@ function replacementFor(settlement: PendingSettlement, verdict: { code: string; 
     case "snooze":
       return new Failed({ category: "temporary", code: verdict.code, message, retryAfterMs: outcome.delayMs });
     case "release":
-      return undefined;
+      // Some profiles have no way back to the queue but a retry.
+      return new Failed({ category: "temporary", code: verdict.code, message });
   }
 }

@@ -1,5 +1,6 @@
 import type { Client } from "../client.js";
 import type { Logger } from "../logger.js";
+import type { PlannedSchedule } from "../schedule.js";
 import type { ClaimOptions } from "./claimer.js";
 import type { BatchRegistration, Middleware, Registration } from "./handlers.js";
 import type { LeaseKeeper } from "./lease-keeper.js";
@@ -13,6 +14,7 @@ export interface WorkerSetup extends ClaimOptions {
   registrations: ReadonlyMap<string, Registration>;
   batchRegistrations: ReadonlyMap<string, BatchRegistration>;
   middleware: readonly Middleware<any>[];
+  schedules: readonly PlannedSchedule[];
   /** Queues instead of those of the definitions. */
   queues: readonly string[] | undefined;
   slots: number;

@@ -14,21 +14,21 @@ export interface ThreadOptions {
 /** A lease to keep: id, token, lease in milliseconds, monotonic instant of the claim. */
 export type TrackedLease = [id: string, token: string, leaseMs: number, claimedAt: number];
 
-/** From the main thread to the heartbeat thread. */
+/** From the main thread to the heartbeat thread. Tokens name leases: a job may have two runs here. */
 export type ToThread =
   | { kind: "track"; leases: TrackedLease[] }
-  | { kind: "untrack"; ids: string[] }
-  | { kind: "progress"; id: string; text: string }
-  | { kind: "checkpoint"; id: string; text: string; request: number }
+  | { kind: "untrack"; tokens: string[] }
+  | { kind: "progress"; token: string; text: string }
+  | { kind: "checkpoint"; token: string; text: string; request: number }
   | { kind: "watchdog"; at: number | null };
 
 /** One kept lease: its new expiry in monotonic milliseconds, and whether a cancel is requested. */
-export type KeptLease = [id: string, expiry: number, isCancelRequested: boolean];
+export type KeptLease = [token: string, expiry: number, isCancelRequested: boolean];
 
 /** From the heartbeat thread to the main thread. */
 export type FromThread =
   | { kind: "ready" }
   | { kind: "kept"; leases: KeptLease[]; directive: Directive | undefined }
-  | { kind: "lost"; leases: [id: string, code: string][] }
+  | { kind: "lost"; leases: [token: string, code: string][] }
   | { kind: "saved"; request: number; error: string | null }
   | { kind: "failed"; message: string };

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LongshoreError
 from ..jobs import BatchJobType, Item
-from .held import HeldJob
+from .held import HeldJob, HeldState
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -19,6 +19,10 @@ class _Entry:
     held: HeldJob
     item: Item[Any]
     value: asyncio.Future[Any]
+
+    def is_wanted(self) -> bool:
+        """Returns whether the handler still has to run for this job."""
+        return self.held.state is HeldState.RUNNING and not self.held.is_lost and not self.value.done()
 
 
 class BatchCollector:
@@ -46,7 +50,8 @@ class BatchCollector:
             self._timer.cancel()
             self._timer = None
         entries, self._entries = self._entries, []
-        entries = [entry for entry in entries if not entry.value.done()]
+        # A job that was released or lost meanwhile may run in another worker already.
+        entries = [entry for entry in entries if entry.is_wanted()]
         if not entries:
             return
         task = asyncio.get_running_loop().create_task(self._call(entries), name=f"batch handler {self._type.__name__}")

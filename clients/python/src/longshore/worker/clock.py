@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+# A worker that only waits asks for a new sample after this time,
+_SAMPLE_SECONDS = 45.0
+# and takes any sample after this one.
 _SAMPLE_SECONDS_MAX = 60.0
+_ASK_SECONDS_MIN = 1.0
 
 
 class ServerClock:
@@ -15,11 +19,21 @@ class ServerClock:
     def __init__(self) -> None:
         self._bound: float | None = None
         self._at = 0.0
+        self._asked_at: float | None = None
 
-    def add(self, sent: float, server_now: float) -> None:
-        """Takes the sample of one call."""
+    def asks_sample(self, now: float) -> bool:
+        """Returns whether the next claim should not wait, so that its answer is a good sample."""
+        is_fresh = self._bound is not None and now - self._at <= _SAMPLE_SECONDS
+        if is_fresh or (self._asked_at is not None and now - self._asked_at < _ASK_SECONDS_MIN):
+            return False
+        self._asked_at = now
+        return True
+
+    def add(self, sent: float, server_now: float, *, is_poll: bool = False) -> None:
+        """Takes the sample of one call. `is_poll` says that the call may have waited."""
         bound = server_now - sent
-        if self._bound is None or bound <= self._bound or sent - self._at > _SAMPLE_SECONDS_MAX:
+        longest = _SAMPLE_SECONDS_MAX if is_poll else _SAMPLE_SECONDS
+        if self._bound is None or bound <= self._bound or sent - self._at > longest:
             self._bound = bound
             self._at = sent
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..cancellation import CancelReason
 from ..context import Context
-from ..errors import DecodeError
+from ..errors import ConfigurationError, DecodeError
 from ..jobs import BatchJobType, JobType
-from ..outcomes import Fail, Outcome, Release, from_exception, to_outcome
+from ..outcomes import OUTCOME_TYPES, Fail, Outcome, Release, from_exception, to_outcome
 from .batch import BatchCollector
 from .held import HeldJob
 from .threads import HandlerThreads
@@ -49,6 +49,13 @@ class HandlerRunner:
             payload = self._decode(job_type, held.record)
         except DecodeError as error:
             return Fail.permanent("bad_payload", str(error))
+        except (NameError, ConfigurationError) as error:
+            # The worker's declaration is wrong, not the payload: another version of it may run the job.
+            _LOG.error("the payload type of handler %s cannot be used: %s", job_type.__name__, error)
+            return Fail("system", f"the payload type of the handler cannot be used: {error}", "bad_declaration")
+        except Exception as error:
+            # The text of the error may quote the payload: its type is enough.
+            return Fail.permanent("bad_payload", f"payload: its check raised {type(error).__name__}")
         ctx = Context(held, self._client, self._state, asyncio.get_running_loop())
         self.handled[job_type.type] = self.handled.get(job_type.type, 0) + 1
         try:
@@ -58,7 +65,9 @@ class HandlerRunner:
                 return self._interrupted(held)
             # The handler's own: a release would start it again without end.
             outcome = self._classify_error(held, error)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             outcome = self._classify_error(held, error)
         if isinstance(outcome, Fail) and outcome.category == "temporary":
             return self._failed_after_token(held, outcome)
@@ -99,10 +108,9 @@ class HandlerRunner:
         return base64.b64decode(value)
 
     def _classify_error(self, held: HeldJob, error: BaseException) -> Outcome:
-        if self._classify is not None:
-            outcome = self._classify(error)
-            if outcome is not None:
-                return outcome
+        outcome = self._ask_classifier(held, error)
+        if outcome is not None:
+            return outcome
         if held.cancellation.is_set():
             _LOG.info("handler %s of job %s stopped: %r", held.type.__name__, held.id, error)
         else:
@@ -117,6 +125,20 @@ class HandlerRunner:
         if isinstance(error, (SystemExit, MemoryError)):
             return Fail("system", fail.message, fail.code, cause=fail.cause)
         return fail
+
+    def _ask_classifier(self, held: HeldJob, error: BaseException) -> Outcome | None:
+        """Returns what `classify` says. One that fails itself, or returns something else, has no say."""
+        if self._classify is None:
+            return None
+        try:
+            outcome = self._classify(error)
+        except Exception:
+            _LOG.exception("classify failed for an error of handler %s", held.type.__name__)
+            return None
+        if outcome is None or isinstance(outcome, OUTCOME_TYPES):
+            return outcome
+        _LOG.error("classify returned a %s (return an outcome or None)", type(outcome).__name__)
+        return None
 
     def _interrupted(self, held: HeldJob) -> Outcome:
         """Returns the outcome of a handler that CancelledError ended."""

@@ -33,6 +33,8 @@ class HeldState(Enum):
 class HeldJob:
     """The wire record of a claimed job, with its lease as this process knows it.
 
+    `lease_seconds` is infinite for a lease that does not expire.
+
     Times are of `time.monotonic()`. The lease keeper's thread and the event loop share this object:
     each field is written by one of them, or is a single assignment.
     """
@@ -54,6 +56,7 @@ class HeldJob:
         "leased_from",
         "next_checkpoint",
         "next_progress",
+        "progress_in_flight",
         "record",
         "shields",
         "started_at",
@@ -89,6 +92,7 @@ class HeldJob:
         self.checkpoint_in_flight = False
         self.next_checkpoint: Any = ABSENT
         self.next_progress: Any = ABSENT
+        self.progress_in_flight: Any = ABSENT
 
     def set_deadline(self, deadline: float, timeout: float) -> None:
         """Sets the execution deadline, which is `timeout` after the claim."""

@@ -25,6 +25,10 @@ from .held import ABSENT, HeldJob, HeldState
 
 _LOG = logging.getLogger("longshore.worker")
 _BATCH_MAX = 1000
+# The server takes 32 MiB. A progress or checkpoint may have as much as a payload.
+_BATCH_BYTES_MAX = 8 * 1024 * 1024
+# A job waits for its slot for half of this at most, however long its lease is.
+_WAIT_MAX = 60.0
 _CALL_SECONDS_MAX = 10.0
 _LOST_CODES = frozenset({"stale_lease", "job_not_found", "illegal_transition"})
 _LOST_FORCE_SECONDS = 1.0
@@ -166,7 +170,7 @@ class LeaseKeeper:
         has_running = False
         for held in self.held():
             has_running = has_running or held.state in (HeldState.WAITING, HeldState.RUNNING)
-            if held.state is HeldState.WAITING and now - held.claimed_at > held.lease_seconds / 2:
+            if held.state is HeldState.WAITING and now - held.claimed_at > min(held.lease_seconds, _WAIT_MAX) / 2:
                 self._post(self._require_events().release_waiting, held)
             elif held.state is HeldState.RUNNING:
                 wake_at = min(wake_at, self._check_running(held, now))
@@ -225,48 +229,62 @@ class LeaseKeeper:
         held.abandon_at = now + _LOST_FORCE_SECONDS + self._stuck_grace
 
     def _send(self, due: list[HeldJob]) -> None:
-        for start in range(0, len(due), _BATCH_MAX):
-            part = due[start : start + _BATCH_MAX]
-            sent = self._now()
-            timeout = min(_CALL_SECONDS_MAX, max(0.5, min(held.lease_seconds for held in part) / 3))
-            body = self._encode(part)
-            try:
-                answer = self._transport.request("POST", "/v1/heartbeats", body, timeout)
-            except LongshoreError as error:
-                self._restore(part)
-                self._retry_at = self._now() + self._backoff.next_delay()
-                if isinstance(error, Refused) and error.retry == "never":
-                    _LOG.error("heartbeats are refused: %s", error)
-                elif self._backoff.failures == 1:
-                    _LOG.warning("heartbeats fail, trying again: %s", error)
-                return
-            finally:
-                for held in part:
-                    held.checkpoint_in_flight = False
-            self._backoff.reset()
-            self._apply(part, answer, sent)
-
-    @staticmethod
-    def _encode(part: list[HeldJob]) -> bytes:
-        items = []
-        for held in part:
-            item: dict[str, Any] = {"id": held.id, "lease": held.token}
-            progress, held.next_progress = held.next_progress, ABSENT
-            if progress is not ABSENT:
-                item["progress"] = progress
-            checkpoint, held.next_checkpoint = held.next_checkpoint, ABSENT
-            if checkpoint is not ABSENT:
-                held.checkpoint_in_flight = True
-                item["checkpoint"] = checkpoint
+        part: list[HeldJob] = []
+        items: list[bytes] = []
+        size = 0
+        for held in due:
+            item = _encode(held)
+            if part and (len(part) >= _BATCH_MAX or size + len(item) > _BATCH_BYTES_MAX):
+                if not self._send_part(part, items):
+                    _restore([held])
+                    return
+                part, items, size = [], [], 0
+            part.append(held)
             items.append(item)
-        return encode({"heartbeats": items}).encode()
+            size += len(item)
+        if part:
+            self._send_part(part, items)
 
-    @staticmethod
-    def _restore(part: list[HeldJob]) -> None:
-        """Plans again what a failed call may not have stored."""
-        for held in part:
-            if held.checkpoint_in_flight and held.next_checkpoint is ABSENT:
-                held.next_checkpoint = held.checkpoint
+    def _send_part(self, part: list[HeldJob], items: list[bytes]) -> bool:
+        """Sends heartbeats in one call. Returns whether the server has answered for all of them."""
+        sent = self._now()
+        timeout = min(_CALL_SECONDS_MAX, max(0.5, min(held.lease_seconds for held in part) / 3))
+        body = b'{"heartbeats":[' + b",".join(items) + b"]}"
+        try:
+            answer = self._transport.request("POST", "/v1/heartbeats", body, timeout)
+        except LongshoreError as error:
+            if isinstance(error, Refused) and error.retry == "never" and error.status in (400, 413):
+                return self._send_refused(part, items, error)
+            _restore(part)
+            self._retry_at = self._now() + self._backoff.next_delay()
+            if isinstance(error, Refused) and error.retry == "never":
+                _LOG.error("heartbeats are refused: %s", error)
+            elif self._backoff.failures == 1:
+                _LOG.warning("heartbeats fail, trying again: %s", error)
+            return False
+        except BaseException:
+            _restore(part)
+            raise
+        self._backoff.reset()
+        _forget_sent(part)
+        self._apply(part, answer, sent)
+        return True
+
+    def _send_refused(self, part: list[HeldJob], items: list[bytes], error: Refused) -> bool:
+        """Finds the item that spoils a call, and keeps its lease without its progress and checkpoint."""
+        if len(part) > 1:
+            middle = len(part) // 2
+            is_first_sent = self._send_part(part[:middle], items[:middle])
+            return self._send_part(part[middle:], items[middle:]) and is_first_sent
+        [held] = part
+        _forget_sent(part)
+        bare = _encode_item(held, ABSENT, ABSENT)
+        if items == [bare]:
+            _LOG.error("a heartbeat of job %s is refused: %s", held.id, error)
+            self._retry_at = self._now() + self._backoff.next_delay()
+            return False
+        _LOG.error("progress or checkpoint of job %s is refused: %s", held.id, error)
+        return self._send_part(part, [bare])
 
     def _apply(self, part: list[HeldJob], answer: dict[str, Any], sent: float) -> None:
         now = self._now()
@@ -298,6 +316,41 @@ class LeaseKeeper:
 
     def _post(self, callback: Callable[..., None], *arguments: Any) -> None:
         self._require_events().post(callback, *arguments)
+
+
+def _encode(held: HeldJob) -> bytes:
+    """Returns the heartbeat of a job, with the progress and checkpoint that it has for the server."""
+    # First the marks, then the values: `save_checkpoint` looks at the marks.
+    held.checkpoint_in_flight = held.next_checkpoint is not ABSENT
+    progress, held.next_progress = held.next_progress, ABSENT
+    checkpoint, held.next_checkpoint = held.next_checkpoint, ABSENT
+    held.progress_in_flight = progress
+    return _encode_item(held, progress, checkpoint)
+
+
+def _encode_item(held: HeldJob, progress: Any, checkpoint: Any) -> bytes:
+    item: dict[str, Any] = {"id": held.id, "lease": held.token}
+    if progress is not ABSENT:
+        item["progress"] = progress
+    if checkpoint is not ABSENT:
+        item["checkpoint"] = checkpoint
+    return encode(item).encode()
+
+
+def _forget_sent(part: list[HeldJob]) -> None:
+    for held in part:
+        held.progress_in_flight = ABSENT
+        held.checkpoint_in_flight = False
+
+
+def _restore(part: list[HeldJob]) -> None:
+    """Plans again what a failed call may not have stored, unless there is something newer."""
+    for held in part:
+        if held.checkpoint_in_flight and held.next_checkpoint is ABSENT:
+            held.next_checkpoint = held.checkpoint
+        if held.progress_in_flight is not ABSENT and held.next_progress is ABSENT:
+            held.next_progress = held.progress_in_flight
+    _forget_sent(part)
 
 
 class LoopLag:

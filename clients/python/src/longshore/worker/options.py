@@ -37,6 +37,7 @@ class WorkerOptions:
     state: Any
     classify: Classifier | None
     version: str | None
+    unsettled_limit: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= 10_000:
@@ -47,6 +48,8 @@ class WorkerOptions:
             )
         if not 0 <= self.wait <= 60:
             raise ConfigurationError(f"wait is {self.wait} s (allowed: 0 to 60 s)")
+        if self.unsettled_limit < 1:
+            raise ConfigurationError(f"unsettled_limit is {self.unsettled_limit} (allowed: 1 or more)")
         if not self.queues:
             raise ConfigurationError("the worker has no queues (name one in @job, or with queues=[…])")
 

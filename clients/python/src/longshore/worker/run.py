@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ..cancellation import CancelReason
 from ..codec import encode
 from ..durations import parse_time, to_seconds, to_wire
-from ..errors import LongshoreError, Refused
+from ..errors import LongshoreError, Refused, StuckHandlers
 from ..http import AsyncTransport, BlockingTransport, Hangup
 from ..jobs import BatchJobType, JobType
-from ..outcomes import Done, Release
+from ..outcomes import Done, Fail, Release
 from ..retry import Backoff
 from .clock import ServerClock
 from .handling import HandlerRunner
@@ -33,9 +34,11 @@ from .slots import SlotGroup
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..schedules import Schedule
 
 _LOG = logging.getLogger("longshore.worker")
 _CALL_SECONDS = 30.0
+_FATAL_CODES = frozenset({"unauthorized", "forbidden", "validation", "bad_request"})
 _CHECKPOINT_SECONDS = 2.0
 _QUIET_POLL_SECONDS = 1.0
 _HANGUP_SECONDS = 1.0
@@ -48,7 +51,11 @@ _FORCE_PART = 0.9
 class WorkerRun:
     """The state of one run."""
 
-    def __init__(self, client: Client, types: list[JobType[Any, Any]], options: WorkerOptions) -> None:
+    def __init__(
+        self, client: Client, types: list[JobType[Any, Any]], options: WorkerOptions, schedules: list[Schedule]
+    ) -> None:
+        self._client = client
+        self._schedules = schedules
         self._options = options
         self._transport = AsyncTransport(client.address)
         self._types = {job_type.type: job_type for job_type in types}
@@ -64,6 +71,7 @@ class WorkerRun:
             lag_warning=options.lag_warning,
         )
         self.report = Report(handled=self._runner.handled)
+        self.stuck_types: list[str] = []
         self._has_room = asyncio.Event()
         self._changed = asyncio.Event()
         self._settler = Settler(self._transport, self.keeper, self.report, self._changed, self._running)
@@ -72,7 +80,6 @@ class WorkerRun:
         self._optional_fields = {"settle"}
         self._is_quiet = False
         self._is_draining = False
-        self._has_claimed = False
         self._until_idle = False
         self._urgent_at: float | None = None
         self._drain_requested = asyncio.Event()
@@ -102,25 +109,53 @@ class WorkerRun:
         claims = loop.create_task(self._claim_loop())
         settlements = loop.create_task(self._settler.run())
         requested = loop.create_task(self._drain_requested.wait())
+        refused = loop.create_task(self._put_schedules())
         try:
             try:
-                await asyncio.wait({claims, settlements, requested}, return_when=asyncio.FIRST_COMPLETED)
+                if until_idle:
+                    await asyncio.wait({refused, requested}, return_when=asyncio.FIRST_COMPLETED)
+                await self._wait_for_end({claims, settlements, requested}, refused)
                 await self._drain(claims)
             except asyncio.CancelledError:
                 # The application ends without `drain`: no job may be lost with it.
                 self.release_all()
                 await self._drain(claims)
                 raise
-            for task in (claims, settlements):
+            for task in (claims, settlements, refused):
                 if task.done() and not task.cancelled():
                     task.result()
         finally:
-            for ended in (claims, settlements, requested):
+            for ended in (claims, settlements, requested, refused):
                 ended.cancel()
             self.keeper.stop()
             await self._transport.close()
             self.report.seconds = time.monotonic() - started_at
+        if self._options.stuck_limit is not None and len(self.stuck_types) >= self._options.stuck_limit:
+            raise StuckHandlers(self.stuck_types, self.report)
         return self.report
+
+    @staticmethod
+    async def _wait_for_end(tasks: set[asyncio.Task[Any]], schedules: asyncio.Task[None]) -> None:
+        """Waits until one of the tasks ends, or until the schedules cannot be created."""
+        while not any(task.done() for task in tasks):
+            if schedules.done() and (schedules.cancelled() or schedules.exception() is not None):
+                return
+            waited = tasks if schedules.done() else {*tasks, schedules}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _put_schedules(self) -> None:
+        """Creates the schedules of the worker. It claims meanwhile, and survives an outage."""
+        backoff = Backoff()
+        for schedule in self._schedules:
+            while True:
+                try:
+                    await self._client.put_schedule(schedule.name, schedule.job, **schedule.options)
+                    break
+                except LongshoreError as error:
+                    if isinstance(error, Refused) and error.retry == "never":
+                        raise
+                    _LOG.warning("cannot create schedule %s, trying again: %s", schedule.name, error)
+                await asyncio.sleep(backoff.next_delay())
 
     # Claims
 
@@ -130,6 +165,12 @@ class WorkerRun:
             if self._is_quiet:
                 self._settler.claims_wait.set()
                 await asyncio.sleep(_QUIET_POLL_SECONDS)
+            if self._is_pressed():
+                self._settler.claims_wait.set()
+                await self._wait_until(
+                    lambda: self._is_draining or not self._is_pressed(), time.monotonic() + _CALL_SECONDS, 0.0
+                )
+                continue
             groups = [group for group in self._groups if group.free() > 0]
             if not groups:
                 self._has_room.clear()
@@ -165,6 +206,10 @@ class WorkerRun:
                     lambda: bool(self._settler.buffer) or not self._running(), time.monotonic() + 1.0, 0.0
                 )
 
+    def _is_pressed(self) -> bool:
+        """Returns whether so many outcomes wait for the server that no job may be claimed."""
+        return self._settler.buffer.unsettled() >= self._options.unsettled_limit and not self._settler.is_carried
+
     def _is_idle(self) -> bool:
         return (
             self._settler.buffer.is_empty() and not self._running() and not any(group.waiting for group in self._groups)
@@ -174,7 +219,7 @@ class WorkerRun:
         """Claims jobs for these groups, settles a batch, and starts handlers. Returns the count."""
         options = self._options
         limit = min(BATCH_MAX, sum(group.free() for group in groups))
-        is_waiting = not (batch or self._until_idle or self._is_quiet)
+        is_waiting = not (batch or self._until_idle or self._is_quiet or self._clock.asks_sample(time.monotonic()))
         body: dict[str, Any] = {
             "queues": options.queues,
             "worker": options.name,
@@ -200,14 +245,13 @@ class WorkerRun:
         finally:
             self._hangup = None
             self._settler.claims_wait.clear()
-        self._has_claimed = True
         if batch:
             self._settler.apply_results(batch, answer["results"])
         jobs: list[dict[str, Any]] = answer["jobs"]
         if jobs:
-            self._accept(jobs, answer.get("now"), sent)
+            self._accept(jobs, answer.get("now"), sent, is_poll=is_waiting)
         elif "now" in answer:
-            self._clock.add(sent, parse_time(answer["now"]))
+            self._clock.add(sent, parse_time(answer["now"]), is_poll=is_waiting)
         self._direct(answer.get("directive", "run"))
         return len(jobs)
 
@@ -227,7 +271,8 @@ class WorkerRun:
                 await self._wait_until(self._settler.buffer.is_empty, time.monotonic() + _CALL_SECONDS, 0.0)
                 self._settler.is_carried = True
                 return
-            if error.status in (400, 401, 403) and not self._has_claimed:
+            # A token that is revoked, or a wrong option: no later claim can succeed either.
+            if error.code in _FATAL_CODES:
                 raise error
         if not self._claims_are_failing:
             self._claims_are_failing = True
@@ -235,17 +280,17 @@ class WorkerRun:
         self._settler.claims_wait.set()
         await asyncio.sleep(backoff.next_delay())
 
-    def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float) -> None:
+    def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float, *, is_poll: bool) -> None:
         """Takes claimed jobs, and starts as many as there are free slots."""
         received = time.monotonic()
         now = parse_time(now_text) if now_text else None
         leased_from = sent if now is None else self._clock.earliest(sent, received, now)
         if now is not None:
-            self._clock.add(sent, now)
+            self._clock.add(sent, now, is_poll=is_poll)
         accepted = []
         for record in jobs:
             lease = record["lease"]
-            seconds = to_seconds(lease["duration"]) if "duration" in lease else 30.0
+            seconds = _lease_seconds(lease)
             held = HeldJob(record, self._types[record["type"]], leased_from, seconds)
             deadline_at = record.get("deadline_at")
             if deadline_at is not None and now is not None:
@@ -295,7 +340,14 @@ class WorkerRun:
             task.add_done_callback(self._tasks.discard)
 
     async def _execute(self, held: HeldJob, group: SlotGroup) -> None:
-        outcome = await self._runner.run(held)
+        try:
+            outcome = await self._runner.run(held)
+        except Exception as error:
+            # A defect of this package. The slot and the job must not be lost with it.
+            _LOG.exception("cannot run handler %s of job %s", held.type.__name__, held.id)
+            outcome = Fail("system", f"the worker failed: {type(error).__name__}", "worker_error")
+        # From here on no force may interrupt the task: it ends soon by itself.
+        held.task = None
         if held.next_checkpoint is not ABSENT and not isinstance(outcome, Done):
             await self._send_checkpoint(held)
         if held.state is not HeldState.RUNNING:
@@ -332,6 +384,7 @@ class WorkerRun:
         self.keeper.remove(held)
         group.running -= 1
         self.report.abandoned += 1
+        self.stuck_types.append(held.type.type)
         if held.is_lost:
             self._settler.count_lost(held)
         _LOG.error("handler %s of job %s is stuck: it ignores its token and is abandoned", held.type.__name__, held.id)
@@ -418,6 +471,11 @@ class WorkerRun:
                 self._group_of[held.type.type].running -= 1
                 _LOG.warning("job %s is released: handler %s did not finish", held.id, held.type.__name__)
                 self._settler.settle(held, Release())
+
+
+def _lease_seconds(lease: dict[str, Any]) -> float:
+    """Returns how long a lease lasts without a heartbeat. It is infinite where leases are off."""
+    return to_seconds(lease["duration"]) if lease.get("duration") is not None else math.inf
 
 
 def _make_groups(types: list[JobType[Any, Any]], options: WorkerOptions) -> list[SlotGroup]:

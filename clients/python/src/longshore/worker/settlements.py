@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from ..outcomes import Done, Fail, Outcome, Release, Snooze
 from .held import HeldJob
 
 BATCH_MAX = 1000
@@ -15,12 +16,14 @@ _BATCH_BYTES_MAX = 8 * 1024 * 1024
 
 @dataclass
 class Settlement:
-    """One encoded outcome."""
+    """One encoded outcome. `is_replacement` says that the server has refused an earlier one."""
 
-    __slots__ = ("body", "held", "verb")
+    __slots__ = ("body", "held", "is_replacement", "outcome", "verb")
     held: HeldJob
+    outcome: Outcome
     verb: str
     body: bytes
+    is_replacement: bool
 
 
 class SettlementBuffer:
@@ -33,6 +36,10 @@ class SettlementBuffer:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def unsettled(self) -> int:
+        """Returns how many settlements have no answer yet."""
+        return len(self._waiting) + self._in_flight
 
     def is_empty(self) -> bool:
         """Returns whether all settlements have their answers."""
@@ -76,4 +83,24 @@ def join(batch: list[Settlement]) -> bytes:
 
 def is_lost(result: dict[str, Any]) -> bool:
     """Returns whether a verdict says that the lease is not this worker's any more."""
-    return result.get("code") in ("stale_lease", "job_not_found", "illegal_transition")
+    return result.get("code") in ("stale_lease", "job_not_found")
+
+
+def replacement_for(settlement: Settlement, result: dict[str, Any]) -> Fail | None:
+    """Returns the failure that replaces a refused outcome, or None if there is none.
+
+    Without an outcome the job would stay running until its lease ends, and would run again.
+    """
+    if settlement.is_replacement:
+        return None
+    outcome, code = settlement.outcome, str(result["code"])
+    message = f"the server refused the outcome: {code}: {result.get('detail', '')}"
+    if isinstance(outcome, Done):
+        # For example a result over the size limit.
+        return None if code == "illegal_transition" else Fail.permanent("bad_result", message)
+    if isinstance(outcome, Snooze):
+        # Some profiles have no way back to the queue but a retry.
+        return Fail("temporary", message, code, outcome.seconds)
+    if isinstance(outcome, Release):
+        return Fail("temporary", message, code)
+    return None if code == "illegal_transition" else Fail(outcome.category, message, code)

@@ -14,7 +14,7 @@ from ..retry import Backoff
 from .held import HeldJob, HeldState
 from .keeper import LeaseKeeper
 from .report import Report
-from .settlements import Settlement, SettlementBuffer, is_lost, join
+from .settlements import Settlement, SettlementBuffer, is_lost, join, replacement_for
 
 _LOG = logging.getLogger("longshore.worker")
 _LINGER_SECONDS = 0.005
@@ -50,16 +50,21 @@ class Settler:
 
     def settle(self, held: HeldJob, outcome: Outcome) -> None:
         """Plans the settlement of a job whose lease is not lost."""
+        self._settle(held, outcome, is_replacement=False)
+
+    def _settle(self, held: HeldJob, outcome: Outcome, *, is_replacement: bool) -> None:
         held.state = HeldState.SETTLING
         if held.is_lost:
             self.drop_lost(held)
             return
         try:
             verb, body = encode_settlement(held.id, held.token, outcome)
-        except (TypeError, ValueError, RecursionError) as error:
-            _LOG.error("the result of handler %s is not JSON: %s", held.type.__name__, error)
-            verb, body = encode_settlement(held.id, held.token, Fail.permanent("bad_result", f"result: {error}"))
-        self.buffer.add(Settlement(held, verb, body))
+        except Exception as error:
+            # Models and other classes may raise anything while they become JSON.
+            _LOG.error("the outcome of handler %s is not JSON: %r", held.type.__name__, error)
+            outcome = Fail.permanent("bad_result", f"result: {type(error).__name__}: {error}")
+            verb, body = encode_settlement(held.id, held.token, outcome)
+        self.buffer.add(Settlement(held, outcome, verb, body, is_replacement))
 
     def drop_lost(self, held: HeldJob) -> None:
         """Forgets a job whose lease is lost."""
@@ -152,10 +157,10 @@ class Settler:
         elif is_lost(result):
             _LOG.warning("the outcome of job %s comes too late: %s", held.id, result.get("detail", result["code"]))
             self.drop_lost(held)
-        elif settlement.verb == "complete":
-            # For example a result over the size limit. Without an outcome the job would run again.
-            _LOG.error("the result of job %s is refused: %s", held.id, result.get("detail", ""))
-            self.settle(held, Fail.permanent("bad_result", f"{result['code']}: {result.get('detail', '')}"))
         else:
             _LOG.error("the outcome of job %s is refused: %s: %s", held.id, result["code"], result.get("detail", ""))
-            self.drop_lost(held)
+            replacement = replacement_for(settlement, result)
+            if replacement is None:
+                self.drop_lost(held)
+            else:
+                self._settle(held, replacement, is_replacement=True)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..client import Client
 from ..durations import Duration, to_seconds
 from ..errors import ConfigurationError
-from ..jobs import JobType
+from ..jobs import JobType, NewJob
+from ..schedules import Schedule, ScheduleDetails, make_schedule, with_cron
 from ..sync import SyncClient
 from .options import Classifier, Middleware, WorkerOptions, default_name
 from .report import Report
@@ -21,10 +22,11 @@ from .run import WorkerRun
 from .signals import SignalWatch, Watchdog, exit_now
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 _LOG = logging.getLogger("longshore.worker")
 _LEFTOVER_SECONDS = 0.5
+_TYPES_MAX = 100
 
 
 class Worker:
@@ -39,7 +41,8 @@ class Worker:
     | `grace` | time from the first signal until the remaining jobs are released | 25 s |
     | `cancel_grace` | time from a cancel request until CancelledError is raised in the handler | 5 s |
     | `stuck_grace` | time from the deadline until a handler is abandoned | 10 s |
-    | `stuck_limit` | stuck handlers that make the worker drain | none |
+    | `stuck_limit` | stuck handlers at which the worker drains and `run` raises `StuckHandlers` | none |
+    | `unsettled_limit` | outcomes without an answer at which claims stop | 1,000, or 4 per slot |
     | `middleware` | functions `(ctx, call)` around each handler, outermost first | none |
     | `state` | shared object, `ctx.state` in handlers | None |
     | `classify` | function from an exception to an outcome, or None for the default | none |
@@ -69,6 +72,7 @@ class Worker:
         wait: Duration = 20,
         lag_warning: Duration = 1,
         version: str | None = None,
+        unsettled_limit: int | None = None,
     ) -> None:
         self.client = client.client if isinstance(client, SyncClient) else client
         self.jobs = list(jobs)
@@ -89,11 +93,32 @@ class Worker:
             state=state,
             classify=classify,
             version=version,
+            unsettled_limit=max(1000, 4 * slots) if unsettled_limit is None else unsettled_limit,
         )
+        self.schedules: list[Schedule] = []
+        for job_type in self.jobs:
+            for schedule in job_type.schedules:
+                self._add_schedule(schedule)
         self._run: WorkerRun | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Report] | None = None
         self._early_command: str | None = None
+
+    def schedule(
+        self, name: str, cron: str | None, job: NewJob[Any] | JobType[Any, Any], **details: Unpack[ScheduleDetails]
+    ) -> Self:
+        """Adds a schedule that the worker creates at its start, or brings up to date.
+
+        An equal schedule stays as it is, so any number of workers may have it. `cron` is None for one
+        with `every`. The worker's token needs the action `admin` for it.
+        """
+        self._add_schedule(make_schedule(name, job, with_cron(cron, details)))
+        return self
+
+    def _add_schedule(self, schedule: Schedule) -> None:
+        if any(each.name == schedule.name for each in self.schedules):
+            raise ConfigurationError(f"two schedules have the name {schedule.name!r}")
+        self.schedules.append(schedule)
 
     @property
     def name(self) -> str:
@@ -115,10 +140,12 @@ class Worker:
         watch = SignalWatch(lambda count, number: self._on_signal(count, number, watchdog))
         try:
             with watch if handles_signals else contextlib.nullcontext():
-                report = loop.run_until_complete(self.serve(until_idle=until_idle))
-                loop.run_until_complete(_cancel_leftovers())
-                loop.run_until_complete(self.client.close())
-                watchdog.end()
+                try:
+                    report = loop.run_until_complete(self.serve(until_idle=until_idle))
+                finally:
+                    loop.run_until_complete(_cancel_leftovers())
+                    loop.run_until_complete(self.client.close())
+                    watchdog.end()
         finally:
             asyncio.set_event_loop(None)
             loop.close()
@@ -128,7 +155,7 @@ class Worker:
     async def serve(self, *, until_idle: bool = False) -> Report:
         """Runs the worker on the present event loop until `drain`, and returns its report."""
         self._loop = asyncio.get_running_loop()
-        self._run = run = WorkerRun(self.client, self.jobs, self.options)
+        self._run = run = WorkerRun(self.client, self.jobs, self.options, self.schedules)
         if self._early_command is not None:
             getattr(run, self._early_command)()
         try:
@@ -201,6 +228,10 @@ async def _cancel_leftovers() -> None:
 def _check_jobs(jobs: list[JobType[Any, Any]]) -> None:
     if not jobs:
         raise ConfigurationError("the worker has no job types (decorate handlers with @job and list them)")
+    if len(jobs) > _TYPES_MAX:
+        raise ConfigurationError(
+            f"the worker has {len(jobs)} types (a claim takes {_TYPES_MAX}: divide them between workers)"
+        )
     seen: set[str] = set()
     for job_type in jobs:
         if not isinstance(job_type, JobType):

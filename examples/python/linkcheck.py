@@ -1,9 +1,10 @@
 """Checks the links of web pages.
 
-    python linkcheck.py worker
+    python linkcheck.py worker [https://example.com/]
     python linkcheck.py check https://example.com/
 
-`check` submits one job per link of the page, and a job that collects their results.
+`check` submits one job per link of the page, and a job that collects their results. The worker also
+checks the pages that it is given every night.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import urllib.request
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import urldefrag, urljoin
+from urllib.parse import urldefrag, urljoin, urlsplit
 
 from longshore import Client, Context, Fail, SyncClient, Worker, job
 
@@ -103,10 +104,19 @@ async def summarize(ctx: Context, page: Page) -> Summary:
 HANDLERS = [check_page, check_link, summarize]
 
 
+def make_worker(client: Client, nightly: list[str]) -> Worker:
+    """Returns the worker, with a schedule for each page that it checks every night."""
+    worker = Worker(client, HANDLERS, slots=16)
+    for url in nightly:
+        name = f"links-{urlsplit(url).hostname}"
+        worker.schedule(name, "30 3 * * *", check_page.new(Page(url)), overlap="skip")
+    return worker
+
+
 def main() -> None:
     command, *urls = sys.argv[1:] or ["help"]
     if command == "worker":
-        print(Worker(Client(), HANDLERS, slots=16).run())
+        print(make_worker(Client(), urls).run())
     elif command == "check" and urls:
         client = SyncClient()
         for url in urls:
