@@ -26,6 +26,9 @@
 //! Access
 //! - [`access`]: tokens, their actions and queues, and the decision about a call
 //!
+//! Observation
+//! - [`attention`]: what operators should look at, from counters
+//!
 //! Groups and views
 //! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
 //! - [`schedule`]: cron expressions, time zones, ticks
@@ -45,6 +48,7 @@
 pub mod access;
 pub mod actions;
 pub mod attempt;
+pub mod attention;
 pub mod backoff;
 pub mod cancel;
 pub mod claim;

@@ -3,6 +3,7 @@
 //! A test compares the table with the OpenAPI description.
 
 mod access;
+mod attention;
 mod batch;
 mod events;
 mod fallback;
@@ -11,6 +12,7 @@ pub(crate) mod jobs;
 pub(crate) mod leases;
 mod queues;
 mod schedules;
+mod stats;
 pub(crate) mod system;
 mod webhooks;
 mod workers;
@@ -86,7 +88,8 @@ routes! { v1, ROUTES;
     "/v1/schedules/{name}/resume" => post schedules::resume;
     "/v1/schedules/{name}/trigger" => post schedules::trigger;
     "/v1/schedules/{name}/ticks" => get schedules::ticks;
-    "/v1/stats" => get system::stats;
+    "/v1/stats" => get stats::stats;
+    "/v1/attention" => get attention::attention;
     "/v1/workers" => get workers::list;
     "/v1/workers/{worker}/quiet" => post workers::quiet;
     "/v1/workers/{worker}/stop" => post workers::stop;
