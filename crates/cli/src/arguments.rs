@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
-    migrate_store, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
+    attention, audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man,
+    migrate, migrate_store, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -81,6 +81,7 @@ pub(crate) enum CliCommand {
     #[command(subcommand)]
     Context(contexts::ContextCommand),
     Top(top::Top),
+    Attention(attention::ListAttention),
     Events(events::WatchEvents),
     Health(health::CheckHealth),
     /// Print the time of a server, or advance a virtual clock
@@ -113,6 +114,7 @@ impl CliCommand {
             Self::Audit(audit) => audit.run(context),
             Self::Context(contexts) => contexts.run(context),
             Self::Top(top) => top.run(context),
+            Self::Attention(attention) => attention.run(context),
             Self::Events(events) => events.run(context),
             Self::Health(health) => health.run(context),
             Self::Clock(clock) => clock.run(context),

@@ -370,11 +370,9 @@ mod tests {
         let late = ScheduleFacts { next_due: Some(ago(60)), ..facts.clone() };
         assert_eq!(check_schedule(&late, NOW).unwrap().since, Some(ago(60)));
         assert_eq!(check_schedule(&ScheduleFacts { paused: true, ..late }, NOW), None);
-        for (outcome, is_missed) in [
-            (TickOutcome::SkippedMisfire, true),
-            (TickOutcome::Refused, true),
-            (TickOutcome::SkippedOverlap, false),
-        ] {
+        for (outcome, is_missed) in
+            [(TickOutcome::SkippedMisfire, true), (TickOutcome::Refused, true), (TickOutcome::SkippedOverlap, false)]
+        {
             let facts = ScheduleFacts { last: tick(outcome), ..facts.clone() };
             assert_eq!(check_schedule(&facts, NOW).is_some(), is_missed, "{outcome}");
         }
@@ -393,8 +391,7 @@ mod tests {
         assert!(check_clock(ago(3), NOW).is_some() && check_clock(NOW, ago(3)).is_some());
         let endpoint = |failures, disabled: Option<&str>| {
             let disabled = disabled.map(str::to_owned);
-            let facts =
-                WebhookFacts { webhook: "w".into(), disabled, failures, failing_since: None, last_error: None };
+            let facts = WebhookFacts { webhook: "w".into(), disabled, failures, failing_since: None, last_error: None };
             check_webhook(&facts).map(|found| found.severity)
         };
         assert_eq!(endpoint(2, None), None);
@@ -407,10 +404,7 @@ mod tests {
         let mut found = check_queue(&QueueFacts { paused: true, ..queue() }, NOW);
         found.extend(check_disk(Some(0), None, None));
         found.extend(check_queue(&QueueFacts { is_served: false, ..queue() }, NOW));
-        found.extend(check_queue(
-            &QueueFacts { failed: 10, failing_since: Some(ago(200)), ..queue() },
-            NOW,
-        ));
+        found.extend(check_queue(&QueueFacts { failed: 10, failing_since: Some(ago(200)), ..queue() }, NOW));
         sort(&mut found);
         let codes: Vec<_> = found.iter().map(|found| found.facts.code()).collect();
         let expected =

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use longshore_api::attention::{Attention, AttentionAction, AttentionItem};
 use longshore_api::enums::State;
 use longshore_core::attention::{
-    BURST_WINDOW, Finding, FindingFacts, GROWTH_WINDOW, QueueFacts, WebhookFacts, check_clock, check_disk,
-    check_queue, check_schedule, check_webhook, sort,
+    BURST_WINDOW, Finding, FindingFacts, GROWTH_WINDOW, QueueFacts, WebhookFacts, check_clock, check_disk, check_queue,
+    check_schedule, check_webhook, sort,
 };
 use longshore_core::id::{JobType, QueueName};
 use longshore_core::{Duration, Timestamp};
@@ -65,8 +65,8 @@ fn queue_facts(app: &AppState, report: &QueueStats, elsewhere: &[SeenWorker], no
     let millis = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
     let dead_letters = count_of(counts, State::DeadLetter);
     let recent = app.series.recent(now, &queue.name, millis(BURST_WINDOW), millis(GROWTH_WINDOW));
-    let is_served = app.workers.is_served(&queue.name)
-        || elsewhere.iter().any(|worker| fleet::serves(worker, &queue.name, None));
+    let is_served =
+        app.workers.is_served(&queue.name) || elsewhere.iter().any(|worker| fleet::serves(worker, &queue.name, None));
     let dead_letters_before = recent.map_or(dead_letters, |recent| recent.dead_letters_before);
     let recent = recent.unwrap_or_default();
     QueueFacts {

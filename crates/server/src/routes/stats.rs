@@ -131,4 +131,3 @@ fn add_series(
     stats.series = Some(SeriesInfo { window, step, since: time(since), queues_left_off });
     Ok(())
 }
-

@@ -79,7 +79,8 @@ impl EngineState {
 
     /// Adds a schedule, or requests that it is read again.
     fn touch(&mut self, name: &ScheduleName, revision: Option<u64>) {
-        let entry = self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None, seen: None });
+        let entry =
+            self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None, seen: None });
         if revision.is_none() || entry.revision != revision {
             entry.revision = revision;
             self.set_due(name, Some(AT_ONCE));

@@ -1,10 +1,10 @@
 //! The change feed: subscribers are notified after a change is visible.
 
-use longshore_core::{Duration, Timestamp};
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_core::{Duration, Timestamp};
 use longshore_engine::{AdminCommand, Effect};
 use longshore_store::ChangeFeed;
 

@@ -23,7 +23,7 @@ use longshore_store::QueueStats;
 use parking_lot::Mutex;
 
 use crate::convert::time;
-use track::{EventCounts, Gauges, Group, Observation, Track, Window};
+use track::{Gauges, Group, Observation, Track, Window};
 
 pub(crate) use sampler::{keep_sampling, start};
 

@@ -68,7 +68,10 @@ fn points_have_counts_gauges_and_durations() {
     // The same at 1 s.
     let fine = read(&store, 90_000, 300_000, 1_000).totals;
     let of = |second: usize| (fine[second].submitted, fine[second].depth, fine[second].slots, fine[second].failed);
-    assert_eq!([of(9), of(10), of(11), of(12), of(16)], [(0, 0, 0, 0), (1, 1, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]);
+    assert_eq!(
+        [of(9), of(10), of(11), of(12), of(16)],
+        [(0, 0, 0, 0), (1, 1, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
+    );
     // Longer steps sum up shorter intervals.
     let minutes = read(&store, 90_000, 3_600_000, MINUTE).totals;
     assert_eq!((minutes.len(), minutes[0].failed, minutes[1].dead_letters), (2, 1, 4));
@@ -129,7 +132,8 @@ fn queues_are_bounded_and_idle_ones_make_room() {
 fn windows_and_steps_are_those_in_memory() {
     let is_kept = |window_ms, step_ms| SeriesSpec { window_ms, step_ms }.is_kept();
     assert!(is_kept(300_000, 1_000) && is_kept(3_600_000, 30_000) && is_kept(86_400_000, 60_000));
-    for (window, step) in [(300_001, 1_000), (3_600_000, 45_000), (86_400_001, 30_000), (30_000, 60_000), (1_000, 500)] {
+    for (window, step) in [(300_001, 1_000), (3_600_000, 45_000), (86_400_001, 30_000), (30_000, 60_000), (1_000, 500)]
+    {
         assert!(!is_kept(window, step), "{window} {step}");
     }
 }
