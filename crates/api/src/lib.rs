@@ -5,6 +5,7 @@
 //! [`serde_json::value::RawValue`] and is passed on byte for byte.
 //!
 //! - [`access`]: tokens, audit log
+//! - [`attention`]: what operators should look at
 //! - [`error`]: problem+json, and the table of error codes
 //! - [`time`]: timestamps (RFC 3339) and durations (`1h15m`, or a number of seconds)
 //! - [`enums`]: closed enums, from `longshore-types`; [`states`]: lists of states; [`tags`]
@@ -29,6 +30,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod attention;
 pub mod enums;
 pub mod error;
 pub mod events;

@@ -40,7 +40,8 @@ macro_rules! kinds {
 
 kinds!(
     bool: "boolean", u32: "number", u64: "number", f64: "number", Duration: "duration",
-    Vec<Duration>: "list of durations", Option<u32>: "number or null", Option<u64>: "number or null"
+    Vec<Duration>: "list of durations", Option<u32>: "number or null", Option<u64>: "number or null",
+    Option<Duration>: "duration or null"
 );
 
 macro_rules! closed_sets {
@@ -149,6 +150,13 @@ settings!(
         #[serde(deserialize_with = "nullable")]
         #[schema(value_type = Option<u64>)]
         max_queued: Option<u64>,
+        /// Time from ready to running that the operators aim at. The server reports older ready
+        /// jobs; no other rule depends on it.
+        ///
+        /// `null` or `0s`: no target.
+        #[serde(deserialize_with = "nullable")]
+        #[schema(value_type = Option<Duration>)]
+        wait_target: Option<Duration>,
     }
 );
 

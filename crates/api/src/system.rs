@@ -131,6 +131,63 @@ pub struct Stats {
     pub totals: QueueStats,
     /// Statistics of each queue, by name.
     pub queues: BTreeMap<String, QueueStats>,
+    /// About the series. Absent if the request asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesInfo>,
+}
+
+/// What the series of a response cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SeriesInfo {
+    /// How far back the points reach.
+    pub window: Duration,
+    /// Length of the interval of a point.
+    pub step: Duration,
+    /// When this server began to count; earlier points are missing.
+    pub since: Time,
+    /// Queues whose series are not in this response: `queue=` shows them, if the server keeps them.
+    pub queues_left_off: u64,
+}
+
+/// One interval of a series. It begins at `at`; the last one contains the time of the response.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SeriesPoint {
+    /// Start of the interval.
+    pub at: Time,
+    /// Jobs submitted in the interval.
+    pub submitted: u64,
+    /// Jobs completed in the interval.
+    pub completed: u64,
+    /// Attempts that failed in the interval.
+    pub failed: u64,
+    /// Pending, scheduled, delayed and retrying jobs at its end.
+    pub depth: u64,
+    /// Scheduled jobs at its end.
+    pub ready: u64,
+    /// Running jobs at its end: slots in use.
+    pub slots: u64,
+    /// Dead letters at its end.
+    pub dead_letters: u64,
+    /// Seconds from scheduled to running, of attempts that started in the interval; `null` if none
+    /// did.
+    pub wait: Option<Quantiles>,
+    /// Seconds from the start to the end of attempts that completed or failed in the interval;
+    /// `null` if none did.
+    pub run: Option<Quantiles>,
+}
+
+/// Quantiles in seconds, within 7 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Quantiles {
+    /// Half of the values are at most this.
+    pub p50: f64,
+    /// 95 % of the values are at most this.
+    pub p95: f64,
+    /// 99 % of the values are at most this.
+    pub p99: f64,
 }
 
 /// Statistics of a queue.
@@ -144,6 +201,9 @@ pub struct QueueStats {
     pub rates: Rates,
     /// Throughput since the start of this server.
     pub since_start: ThroughputTotals,
+    /// Points, oldest first. Absent if the request asks for no series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Vec<SeriesPoint>>,
 }
 
 /// Jobs per second.

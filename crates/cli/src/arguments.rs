@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man, migrate,
-    migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, webhooks, work, workers,
-    workflows,
+    attention, audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man,
+    migrate, migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, webhooks, work,
+    workers, workflows,
 };
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -85,6 +85,7 @@ pub(crate) enum CliCommand {
     #[command(subcommand)]
     Context(contexts::ContextCommand),
     Top(top::Top),
+    Attention(attention::ListAttention),
     Events(events::WatchEvents),
     Health(health::CheckHealth),
     /// Print the time of a server, or advance a virtual clock
@@ -118,6 +119,7 @@ impl CliCommand {
             Self::Audit(audit) => audit.run(context),
             Self::Context(contexts) => contexts.run(context),
             Self::Top(top) => top.run(context),
+            Self::Attention(attention) => attention.run(context),
             Self::Events(events) => events.run(context),
             Self::Health(health) => health.run(context),
             Self::Clock(clock) => clock.run(context),

@@ -2,6 +2,7 @@
 
 use longshore_api::Duration;
 use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
+use longshore_api::attention::Attention;
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Worker, Workers};
 
 use crate::client::Client;
@@ -29,6 +30,18 @@ impl Client {
 
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.get("/v1/stats").await
+    }
+
+    /// Returns counts and rates with the series of the last `window`, one point per `step`, of one
+    /// queue or of all.
+    pub async fn stats_series(&self, window: Duration, step: Duration, queue: Option<&str>) -> Result<Stats, Error> {
+        let queue = queue.map(|queue| format!("&queue={}", segment(queue))).unwrap_or_default();
+        self.get(&format!("/v1/stats?window={window}&step={step}{queue}")).await
+    }
+
+    /// Returns what needs the attention of operators, most severe first.
+    pub async fn attention(&self) -> Result<Attention, Error> {
+        self.get("/v1/attention").await
     }
 
     pub async fn workers(&self) -> Result<Workers, Error> {

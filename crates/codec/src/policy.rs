@@ -130,6 +130,9 @@ pub fn decode(bytes: &[u8]) -> Result<Policy, DecodeError> {
     Ok(policy)
 }
 
+/// Precedes the `wait_target` of overrides.
+const WAIT_TARGET_FIELD: u8 = 1;
+
 const DELETE_MODES: [QueueDeleteMode; 2] = [QueueDeleteMode::Cancel, QueueDeleteMode::LetRunningFinish];
 
 /// Returns the key of a queue's checksum, so that the checksum covers the name.
@@ -185,6 +188,11 @@ fn put_patch(encoder: &mut Encoder, patch: &SettingsPatch) -> Result<(), NotStor
     encoder.option(patch.manual_requeue.as_ref(), |encoder, value| put(encoder, ManualRequeue::ALL, value));
     encoder.option(patch.cancel_running.as_ref(), |encoder, value| put(encoder, CancelRunning::ALL, value));
     encoder.option(patch.max_queued, |encoder, max| encoder.option(max, Encoder::varint));
+    // Fields that were added later are absent, or one byte that is not zero and their value.
+    if let Some(target) = patch.wait_target {
+        encoder.byte(WAIT_TARGET_FIELD);
+        put_length(encoder, target);
+    }
     Ok(())
 }
 
@@ -274,7 +282,19 @@ fn get_patch(decoder: &mut Decoder<'_>) -> Result<SettingsPatch, DecodeError> {
         manual_requeue: decoder.option(|decoder| decoder.variant(ManualRequeue::ALL))?,
         cancel_running: decoder.option(|decoder| decoder.variant(CancelRunning::ALL))?,
         max_queued: decoder.option(|decoder| decoder.option(Decoder::varint))?,
+        wait_target: get_wait_target(decoder)?,
     })
+}
+
+/// Reads a field that older records lack.
+fn get_wait_target(decoder: &mut Decoder<'_>) -> Result<Option<Duration>, DecodeError> {
+    if decoder.end().is_ok() {
+        return Ok(None);
+    }
+    match decoder.byte()? {
+        WAIT_TARGET_FIELD => get_length(decoder).map(Some),
+        _ => Err(DecodeError),
+    }
 }
 
 /// Returns the address of a policy. Most jobs of a queue share one allocation, so comparing

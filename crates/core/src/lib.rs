@@ -26,6 +26,9 @@
 //! Access
 //! - [`access`]: tokens, their actions and queues, and the decision about a call
 //!
+//! Observation
+//! - [`attention`]: what operators should look at, from counters
+//!
 //! Groups and views
 //! - [`error_shape`]: error messages with holes, and the groups of dead letters
 //! - [`operation`]: durable operations on all jobs that match a filter
@@ -47,6 +50,7 @@
 pub mod access;
 pub mod actions;
 pub mod attempt;
+pub mod attention;
 pub mod backoff;
 pub mod cancel;
 pub mod claim;

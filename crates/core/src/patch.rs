@@ -27,6 +27,8 @@ pub struct SettingsPatch {
     pub clear_error_on_success: Option<bool>,
     /// `Some(None)`: no limit.
     pub max_queued: Option<Option<u64>>,
+    /// Zero means "off".
+    pub wait_target: Option<Duration>,
 }
 
 /// Overrides that a job may have too.
@@ -98,6 +100,7 @@ impl SettingsPatch {
         set(&mut admission.delayed_start, self.delayed_start);
         // 0 means "off", as for durations.
         set(&mut admission.max_queued, self.max_queued.map(|max| max.filter(|max| *max > 0)));
+        set_duration(&mut admission.wait_target, self.wait_target);
     }
 }
 
@@ -220,7 +223,8 @@ fn check_admission(admission: &AdmissionSettings) -> Result<(), Invalid> {
     if !(1..=PAYLOAD_BYTES_MAX).contains(&admission.payload_max) {
         return Err(Invalid::new("payload_max", format!("must be 1-{PAYLOAD_BYTES_MAX} bytes")));
     }
-    check_duration("idempotency.window", admission.idempotency.window.unwrap_or_default())
+    check_duration("idempotency.window", admission.idempotency.window.unwrap_or_default())?;
+    check_duration("wait_target", admission.wait_target.unwrap_or_default())
 }
 
 /// Settings that a queue of this profile cannot change; `retry` stands for all settings in it.
@@ -351,6 +355,10 @@ mod tests {
         );
         assert_eq!(field(job(RetryPatch { cap: Some(Duration::from_days(40_000)), ..empty() })), "retry.backoff.cap");
         let payload = |bytes| SettingsPatch { payload_max: Some(bytes), ..SettingsPatch::default() };
+        let target = |days| SettingsPatch { wait_target: Some(Duration::from_days(days)), ..SettingsPatch::default() };
+        assert_eq!(field(target(40_000)), "wait_target");
+        assert_eq!(target(1).resolve(Profile::Document).unwrap().admission.wait_target, Some(Duration::from_days(1)));
+        assert_eq!(target(0).resolve(Profile::Standard).unwrap().admission.wait_target, None, "zero is off");
         assert_eq!(field(payload(0)), "payload_max");
         assert_eq!(field(payload(u64::from(PAYLOAD_BYTES_MAX) + 1)), "payload_max");
         assert!(payload(u64::from(PAYLOAD_BYTES_MAX)).resolve(Profile::Standard).is_ok());

@@ -52,6 +52,8 @@ pub struct AdmissionSettings {
     pub submit: SubmitMode,
     pub delayed_start: bool,
     pub max_queued: Option<u64>,
+    /// Longest time from ready to running that the operators aim at. No rule depends on it.
+    pub wait_target: Option<Duration>,
 }
 
 /// Retries after a failed attempt.

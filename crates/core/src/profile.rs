@@ -233,6 +233,7 @@ const ADMISSION: AdmissionSettings = AdmissionSettings {
     submit: SubmitMode::Auto,
     delayed_start: true,
     max_queued: None,
+    wait_target: None,
 };
 
 /// The factor applies if a queue turns symmetric jitter on.

@@ -183,6 +183,7 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
             job_type: job_type.clone(),
             workflow,
             step,
+            since: phase_start(job, &step),
         }));
     }
 
@@ -222,6 +223,15 @@ impl<'a, R: JobRecords> CommandContext<'a, R> {
             return Err(Refusal::QueueNotFound);
         }
         Ok(Arc::new(Queue::new(name.clone(), self.engine.options.default_profile, SettingsPatch::default())?))
+    }
+}
+
+/// Returns when the wait began that a claim ends, or the attempt that this transition ends.
+fn phase_start(job: &Job, step: &Transition) -> Option<Timestamp> {
+    match (step.from, step.to) {
+        (Some(StateKind::Scheduled), StateKind::Running) => job.scheduled_at,
+        (Some(StateKind::Running), to) if to != StateKind::Running => job.started_at,
+        (Some(_) | None, _) => None,
     }
 }
 

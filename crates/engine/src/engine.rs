@@ -67,7 +67,18 @@ impl Default for EngineOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A job changed its state. A transition to scheduled means that its queue has a ready job.
-    Moved { id: JobId, seq: Seq, queue: QueueName, job_type: JobType, workflow: Option<WorkflowId>, step: Transition },
+    ///
+    /// `since`: when the job became ready, for a claim; when the attempt started, for its end. Other
+    /// transitions, and those of other servers, have none.
+    Moved {
+        id: JobId,
+        seq: Seq,
+        queue: QueueName,
+        job_type: JobType,
+        workflow: Option<WorkflowId>,
+        step: Transition,
+        since: Option<Timestamp>,
+    },
     /// The queue may have a job for a waiting claim although no job changed its state.
     Claimable(QueueName),
     /// A queue changed, by a command or a submission.

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Peer, keep_current};
-use crate::background::{change_listener, ticker, worker_check};
+use crate::background::{change_listener, series, ticker, worker_check};
 use crate::net::connection::serve_stream;
 use crate::operations;
 use crate::options::ServerOptions;
@@ -38,11 +38,13 @@ impl InProcessServer {
             time.start().await.map_err(ServerError::Store)?;
         }
         restore_workers(&app).await.map_err(ServerError::Store)?;
+        series::start(&app).await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
         app.background_tasks.spawn(change_listener::keep_watching(app.clone()));
         app.access.refresh().await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(keep_current(app.clone()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
+        app.background_tasks.spawn(series::keep_sampling(app.clone()));
         app.background_tasks.spawn(deliverer::run(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));

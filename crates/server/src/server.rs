@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::keep_current;
-use crate::background::{change_listener, fleet, ticker, worker_check};
+use crate::background::{change_listener, fleet, series, ticker, worker_check};
 use crate::net::accept::accept;
 use crate::net::io_threads::IoThreads;
 use crate::net::metrics_listener;
@@ -97,6 +97,7 @@ impl Server {
             time.start().await.map_err(ServerError::Store)?;
         }
         restore_workers(&app).await.map_err(ServerError::Store)?;
+        series::start(&app).await.map_err(ServerError::Store)?;
         let io_threads = IoThreads::start(io_threads).map_err(ServerError::Threads)?;
         io_threads.spawn_here(&app.background_tasks, change_listener::run(app.clone(), app.store.wakeups()));
         io_threads.spawn_here(&app.background_tasks, change_listener::keep_watching(app.clone()));
@@ -105,6 +106,7 @@ impl Server {
             io_threads.spawn_here(&app.background_tasks, metrics_listener::serve(app.clone(), listener));
         }
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, series::keep_sampling(app.clone()));
         io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {

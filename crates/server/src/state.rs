@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::{Access, ActiveToken};
 use crate::background::completion_waiters::CompletionWaiters;
 use crate::background::metrics::Metrics;
+use crate::background::series::SeriesStore;
 use crate::background::throughput::ThroughputStats;
 use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::WorkerRegistry;
@@ -62,6 +63,7 @@ pub struct App {
     pub(crate) completion_waiters: Arc<CompletionWaiters>,
     pub(crate) workers: Arc<WorkerRegistry>,
     pub(crate) throughput: ThroughputStats,
+    pub(crate) series: SeriesStore,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) schedules: Arc<ScheduleEngine>,
@@ -110,6 +112,7 @@ impl AppState {
             }
         };
         let store = virtual_time.as_ref().map_or(store, |time| Arc::clone(time) as Arc<dyn Store>);
+        let series = SeriesStore::new(store.now());
         let shared = App {
             whole_store: Arc::clone(&store),
             access: Access::new(Arc::clone(&store), auto_queues, allowed_hosts),
@@ -123,6 +126,7 @@ impl AppState {
             completion_waiters: Arc::default(),
             workers: Arc::default(),
             throughput: ThroughputStats::default(),
+            series,
             metrics,
             events: Arc::default(),
             schedules,

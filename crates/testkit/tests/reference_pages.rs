@@ -38,7 +38,7 @@ claimed for 30 seconds per heartbeat, and end as dead letters that an operator c
 - Durations are text (`1h15m5s`; units w, d, h, m, s, ms) or a number of seconds, at most 36500d.
 - A response contains all settings, resolved, and can be sent back.
 - A job keeps the settings of its creation. Only `idempotency`, `external_ids`, `payload_max`, `priority_order`,
-  `submit`, `delayed_start` and `max_queued` are read from the queue on use.
+  `submit`, `delayed_start`, `max_queued` and `wait_target` are read from the queue on use.
 ";
 
 const ERRORS_HEAD: &str = "\
@@ -181,6 +181,7 @@ fn value(path: &str, settings: &Settings) -> String {
         "cancel_running" => policy.cancel_running.to_string(),
         "clear_error_on_success" => policy.clear_error_on_success.to_string(),
         "max_queued" => number(admission.max_queued),
+        "wait_target" => admission.wait_target.map_or_else(|| "null".to_owned(), |target| target.to_string()),
         other => panic!("setting {other} of the wire is not in this table"),
     }
 }

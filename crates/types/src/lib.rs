@@ -3,6 +3,7 @@
 //! A leaf crate without dependencies. `serde` adds JSON, `schema` adds OpenAPI schemas.
 //!
 //! - [`access`]: what tokens allow
+//! - [`attention`]: what operators should look at
 //! - [`lifecycle`]: states, causes of transitions, outcomes, failure categories
 //! - [`events`]: changes of queues and schedules that the event stream reports
 //! - [`settings`]: the values of settings that are a closed set
@@ -28,6 +29,7 @@
 //! ```
 
 pub mod access;
+pub mod attention;
 pub mod duration;
 pub mod events;
 pub mod lifecycle;
@@ -39,6 +41,7 @@ pub mod string_enum;
 pub mod webhook;
 
 pub use access::{AuditOutcome, TokenAction};
+pub use attention::{AttentionCode, Severity};
 pub use duration::{Duration, ParseError};
 pub use events::{QueueChange, ScheduleChange};
 pub use lifecycle::*;

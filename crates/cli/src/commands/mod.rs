@@ -4,6 +4,7 @@
 //! - `bulk.rs`: changes of many jobs, by id or by filter
 //! - `parse.rs`: values of flags, counts with nouns, suggestions for typos
 
+pub(crate) mod attention;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;

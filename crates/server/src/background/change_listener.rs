@@ -80,6 +80,7 @@ fn on_effects(app: &AppState, effects: &[Effect]) {
         Effect::Moved { queue, step, .. } => Some((queue, step)),
         Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
     }));
+    app.series.count(effects);
     if needs_tick {
         // Propagation to dependents and retention have no announced deadline.
         app.tick_now.notify_one();

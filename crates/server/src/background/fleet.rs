@@ -75,15 +75,20 @@ pub(crate) async fn is_served_elsewhere(
     queue: &QueueName,
     job_type: &JobType,
 ) -> Result<bool, StoreError> {
+    Ok(recent_elsewhere(app).await?.iter().any(|worker| serves(worker, queue, Some(job_type))))
+}
+
+/// Returns the workers of other servers that claim jobs, as seen within the last minute.
+pub(crate) async fn recent_elsewhere(app: &AppState) -> Result<Vec<SeenWorker>, StoreError> {
     let since = Timestamp::from_millis(app.now().as_millis().saturating_sub(RECENT_MS));
-    let reported = app.store.reported_workers(since).await?;
-    let serves = |worker: &ReportedWorker| {
-        let SeenWorker { name, types, queues, .. } = &worker.seen;
-        queues.contains(queue)
-            && (types.is_empty() || types.contains(job_type))
-            && app.store.directive(Some(name)) == WorkerDirective::Run
-    };
-    Ok(reported.iter().any(serves))
+    let reported = app.store.reported_workers(since).await?.into_iter().map(|worker| worker.seen);
+    Ok(reported.filter(|seen| app.store.directive(Some(&seen.name)) == WorkerDirective::Run).collect())
+}
+
+/// Whether a worker claims jobs of this type, or of any type, from the queue.
+pub(crate) fn serves(worker: &SeenWorker, queue: &QueueName, job_type: Option<&JobType>) -> bool {
+    let takes = |job_type: &JobType| worker.types.is_empty() || worker.types.contains(job_type);
+    worker.queues.contains(queue) && job_type.is_none_or(takes)
 }
 
 fn seen_since(now: Timestamp) -> Timestamp {

@@ -4,6 +4,7 @@ pub(crate) mod change_listener;
 pub(crate) mod completion_waiters;
 pub(crate) mod fleet;
 pub(crate) mod metrics;
+pub(crate) mod series;
 pub(crate) mod throughput;
 pub(crate) mod ticker;
 pub(crate) mod virtual_time;

@@ -304,6 +304,13 @@ impl WorkerRegistry {
         demand.all_types.is_recent() || demand.types.get(job_type).is_some_and(TypeDemand::is_recent)
     }
 
+    /// Whether a claim waits on the queue, or was made in the last minute, for any type.
+    pub(crate) fn is_served(&self, queue: &QueueName) -> bool {
+        let registry = self.registry();
+        let Some(demand) = registry.queues.get(queue) else { return false };
+        demand.all_types.is_recent() || demand.types.values().any(TypeDemand::is_recent)
+    }
+
     pub(crate) fn last_claim_at(&self, queue: &QueueName) -> Option<Timestamp> {
         self.registry().queues.get(queue).and_then(|demand| demand.last).map(|(at, _)| at)
     }

@@ -32,6 +32,7 @@ pub(crate) fn queue_overrides(settings: wire::Settings) -> SettingsPatch {
         cancel_running: settings.cancel_running,
         clear_error_on_success: settings.clear_error_on_success,
         max_queued: settings.max_queued,
+        wait_target: settings.wait_target.map(Option::unwrap_or_default),
     }
 }
 
@@ -79,6 +80,7 @@ pub(crate) fn of_queue(policy: &Policy, admission: &AdmissionSettings) -> wire::
         submit: Some(admission.submit),
         delayed_start: Some(admission.delayed_start),
         max_queued: Some(admission.max_queued),
+        wait_target: Some(admission.wait_target),
         ..of_job(policy)
     }
 }

@@ -25,6 +25,7 @@ fn moved(job: u8, name: &str, job_type: &str, to: StateKind) -> Effect {
         job_type: JobType::new(job_type).unwrap(),
         workflow: None,
         step: Transition { from: None, to, at: Timestamp::from_millis(0), cause: Cause::Create },
+        since: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
+use longshore_api::attention::Attention;
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::operation::{NewOperation, Operation, OperationStarted, Operations};
@@ -302,7 +303,17 @@ fn webhooks(spec: &mut SpecBuilder) {
 
 fn system(spec: &mut SpecBuilder) {
     use HttpMethod::{Get, Post};
-    spec.route(Get, "/v1/stats", "Counts and rates").response::<Stats>("200", "Rates over the last minute").add();
+    spec.route(Get, "/v1/stats", "Counts and rates; with a parameter also series")
+        .query(&[
+            ("window", "length of the series, up to 1d; default 1h"),
+            ("step", "length of a point: a multiple of 30s, or of 1s for a window up to 5m"),
+            ("queue", "only this queue"),
+        ])
+        .response::<Stats>("200", "Rates over the last minute")
+        .add();
+    spec.route(Get, "/v1/attention", "What needs attention, from counters")
+        .response::<Attention>("200", "Most severe first")
+        .add();
     drop((spec.schema::<JobEvent>(), spec.schema::<QueueEvent>(), spec.schema::<ScheduleEvent>()));
     spec.route(Get, "/v1/events", "Changes as they happen, as server-sent events")
         .query(&[

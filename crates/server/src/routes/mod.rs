@@ -3,6 +3,7 @@
 //! A test compares the table with the OpenAPI description.
 
 mod access;
+mod attention;
 mod batch;
 mod events;
 mod fallback;
@@ -12,6 +13,7 @@ pub(crate) mod leases;
 mod operations;
 mod queues;
 mod schedules;
+mod stats;
 pub(crate) mod system;
 mod webhooks;
 mod workers;
@@ -87,12 +89,13 @@ routes! { v1, ROUTES;
     "/v1/schedules/{name}/resume" => post schedules::resume;
     "/v1/schedules/{name}/trigger" => post schedules::trigger;
     "/v1/schedules/{name}/ticks" => get schedules::ticks;
-    "/v1/stats" => get system::stats;
     "/v1/operations" => post operations::start, get operations::list;
     "/v1/operations/{id}" => get operations::get;
     "/v1/operations/{id}/continue" => post operations::resume;
     "/v1/operations/{id}/stop" => post operations::stop;
     "/v1/operations/{id}/undo" => post operations::undo;
+    "/v1/stats" => get stats::stats;
+    "/v1/attention" => get attention::attention;
     "/v1/workers" => get workers::list;
     "/v1/workers/{worker}/quiet" => post workers::quiet;
     "/v1/workers/{worker}/stop" => post workers::stop;

@@ -1,20 +1,17 @@
-//! The server itself: health, info, stats, metrics, virtual clock, OpenAPI.
+//! The server itself: health, info, metrics, virtual clock, OpenAPI.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
-use longshore_api::system::{Advance, Clock, Health, Info, QueueStats, Stats, StoreInfo};
+use longshore_api::system::{Advance, Clock, Health, Info, StoreInfo};
 use longshore_api::{Duration as WireDuration, ErrorCode};
-use longshore_core::id::QueueName;
 use longshore_store::StoreHealth;
 use tokio::time::timeout;
 
 use crate::access::CallerState as State;
 use crate::background::metrics::exposition;
-use crate::background::throughput::QueueThroughput;
-use crate::convert::{queue::counts, time};
+use crate::convert::time;
 use crate::openapi;
 use crate::state::AppState;
 use crate::wire::body::JsonBody;
@@ -48,7 +45,7 @@ pub(crate) async fn readyz(State(app): State<AppState>, _: NoQuery) -> ApiResult
 }
 
 /// Returns the health of the store. A store that does not answer counts as rejecting new jobs.
-async fn store_health(app: &AppState) -> StoreHealth {
+pub(super) async fn store_health(app: &AppState) -> StoreHealth {
     let refusing = |why: String| StoreHealth { refusing: Some(why), ..StoreHealth::default() };
     match timeout(HEALTH_TIMEOUT, app.store.health()).await {
         Ok(Ok(health)) => health,
@@ -81,32 +78,6 @@ pub(crate) async fn info(State(app): State<AppState>, _: NoQuery) -> ApiResult {
         auto_queues: app.auto_queues,
         uptime: WireDuration::from_secs(app.uptime().as_secs()),
     })
-}
-
-/// `GET /v1/stats`
-pub(crate) async fn stats(State(app): State<AppState>, _: NoQuery) -> ApiResult {
-    let reports = app.call_store(app.store.queues()).await?;
-    let names: HashSet<&QueueName> = reports.iter().map(|report| &report.queue.name).collect();
-    if !app.is_restricted() {
-        app.throughput.retain(|name| names.contains(name));
-    }
-    let throughput = app.throughput.snapshot();
-    let QueueThroughput { rates, since_start } =
-        if app.is_restricted() { throughput.sum_of(&names) } else { throughput.all };
-    let mut totals = QueueStats { rates, since_start, ..QueueStats::default() };
-    let mut stats = Stats { now: time(app.now()), totals: QueueStats::default(), queues: [].into() };
-    for report in &reports {
-        let counts = counts(&report.counts);
-        for (state, jobs) in &counts {
-            *totals.counts.entry(*state).or_default() += jobs;
-        }
-        let name = &report.queue.name;
-        let of_queue = throughput.queues.get(name).copied().unwrap_or_default();
-        let queue_stats = QueueStats { counts, rates: of_queue.rates, since_start: of_queue.since_start };
-        stats.queues.insert(name.to_string(), queue_stats);
-    }
-    stats.totals = totals;
-    ok(&stats)
 }
 
 /// `GET /metrics`, in the text format of Prometheus.

@@ -9,8 +9,9 @@ use std::time::Duration as Wait;
 
 use futures_util::{StreamExt, stream};
 use longshore_core::Timestamp;
-use longshore_core::id::ScheduleName;
-use longshore_core::schedule::DueTimes;
+use longshore_core::attention::ScheduleFacts;
+use longshore_core::id::{QueueName, ScheduleName};
+use longshore_core::schedule::{DueTimes, Tick};
 use longshore_engine::SystemKind;
 use longshore_store::{Store, StoreError};
 use parking_lot::Mutex;
@@ -47,6 +48,16 @@ struct Entry {
     times: Option<(u64, Arc<DueTimes>)>,
     revision: Option<u64>,
     due_at: Option<Timestamp>,
+    /// The schedule as it was read last.
+    seen: Option<SeenSchedule>,
+}
+
+/// What the list of attention needs of a schedule.
+#[derive(Clone, Debug)]
+struct SeenSchedule {
+    queue: QueueName,
+    paused: bool,
+    last: Option<Tick>,
 }
 
 /// The instant of a schedule whose progress was not read yet.
@@ -68,7 +79,8 @@ impl EngineState {
 
     /// Adds a schedule, or requests that it is read again.
     fn touch(&mut self, name: &ScheduleName, revision: Option<u64>) {
-        let entry = self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None });
+        let entry =
+            self.entries.entry(name.clone()).or_insert(Entry { times: None, revision: None, due_at: None, seen: None });
         if revision.is_none() || entry.revision != revision {
             entry.revision = revision;
             self.set_due(name, Some(AT_ONCE));
@@ -151,6 +163,7 @@ impl ScheduleEngine {
                 self.state.lock().remove(name);
                 return Ok(());
             };
+            self.note(&stored);
             if stored.schedule.paused {
                 self.state.lock().set_due(name, None);
                 return Ok(());
@@ -164,6 +177,27 @@ impl ScheduleEngine {
                 }
             }
         }
+    }
+
+    /// Remembers what the list of attention needs.
+    fn note(&self, stored: &storage::StoredSchedule) {
+        let storage::StoredSchedule { schedule, progress, .. } = stored;
+        if let Some(entry) = self.state.lock().entries.get_mut(&schedule.name) {
+            let (queue, paused, last) = (schedule.queue.clone(), schedule.paused, progress.last.clone());
+            entry.seen = Some(SeenSchedule { queue, paused, last });
+        }
+    }
+
+    /// Returns the last and the next tick of every schedule, from memory.
+    pub(crate) fn facts(&self) -> Vec<ScheduleFacts> {
+        let state = self.state.lock();
+        let facts = |(name, entry): (&ScheduleName, &Entry)| {
+            let SeenSchedule { queue, paused, last } = entry.seen.clone()?;
+            let last = last.map(|tick| (tick.due_at, tick.outcome, tick.detail));
+            let next_due = entry.due_at.filter(|due_at| *due_at != AT_ONCE);
+            Some(ScheduleFacts { schedule: name.clone(), queue, paused, last, next_due })
+        };
+        state.entries.iter().filter_map(facts).collect()
     }
 
     /// Returns the due times from memory. A schedule that cannot be evaluated is logged and rests

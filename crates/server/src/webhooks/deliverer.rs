@@ -178,6 +178,7 @@ async fn deliver(app: AppState, entry: DueEntry, host: Option<String>) {
 async fn take_and_attempt(app: &AppState, entry: DueEntry) -> Result<(), StoreError> {
     let Some(mut held) = deliveries::take(&*app.store, entry).await? else { return Ok(()) };
     attempt::run(app, &mut held).await?;
+    app.webhooks.count_attempt(&held.delivery);
     let attempt = held.delivery.attempts.last();
     let (id, state) = (held.key, held.delivery.state);
     tracing::debug!(%id, %state, status = attempt.and_then(|attempt| attempt.status), "delivery attempted");

@@ -36,7 +36,7 @@ pub(crate) struct Endpoint {
     pub(crate) events: EventSet,
     pub(crate) queues: Vec<QueuePattern>,
     pub(crate) enabled: bool,
-    disabled_reason: Option<String>,
+    pub(crate) disabled_reason: Option<String>,
     secret: Secret,
     /// The secret before the last rotation, and until when it signs too.
     previous: Option<(Secret, Timestamp)>,

@@ -12,12 +12,13 @@ pub(crate) mod endpoint;
 
 use longshore_core::Timestamp;
 use longshore_core::rng::Rng;
-use longshore_engine::{Effect, Subscriptions};
+use longshore_engine::{Delivery, Effect, Subscriptions};
 use longshore_store::{Clock, OsRng, SystemClock};
 use longshore_webhooks::client::{SystemDialer, WebhookClient};
 use longshore_webhooks::guard::AddressGuard;
 use longshore_webhooks::network::Cidr;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
@@ -36,9 +37,19 @@ pub(crate) struct Webhooks {
     subscriptions: Mutex<Arc<Subscriptions>>,
     /// Whether this server has seen a job with a callback URL.
     has_callbacks: AtomicBool,
+    /// Failed attempts in a row at endpoints, as this server has seen them.
+    streaks: Mutex<HashMap<Arc<str>, FailureStreak>>,
     rng: Mutex<OsRng>,
     /// `webhook-timestamp` is the real time, in virtual time too.
     real_clock: SystemClock,
+}
+
+/// Failed attempts at one endpoint since its last success.
+#[derive(Clone, Debug)]
+pub(crate) struct FailureStreak {
+    pub(crate) failures: u64,
+    pub(crate) since: Timestamp,
+    pub(crate) last_error: Option<Arc<str>>,
 }
 
 impl Webhooks {
@@ -53,6 +64,7 @@ impl Webhooks {
             in_flight: Mutex::default(),
             subscriptions: Mutex::default(),
             has_callbacks: AtomicBool::new(false),
+            streaks: Mutex::default(),
             rng: Mutex::default(),
             real_clock: SystemClock::new(),
         }
@@ -79,6 +91,28 @@ impl Webhooks {
         if effects.iter().any(ends_job) {
             self.wake();
         }
+    }
+
+    /// Counts an attempt at an endpoint. Callback URLs have many receivers and are not counted.
+    fn count_attempt(&self, delivery: &Delivery) {
+        let Some(attempt) = delivery.attempts.last().filter(|_| delivery.url.is_none()) else { return };
+        let mut streaks = self.streaks.lock();
+        if attempt.error.is_none() {
+            streaks.remove(&delivery.endpoint);
+            return;
+        }
+        if streaks.len() >= endpoint::ENDPOINTS_MAX && !streaks.contains_key(&delivery.endpoint) {
+            return;
+        }
+        let new = || FailureStreak { failures: 0, since: attempt.at, last_error: None };
+        let streak = streaks.entry(delivery.endpoint.clone()).or_insert_with(new);
+        streak.failures += 1;
+        streak.last_error = attempt.error.clone();
+    }
+
+    /// Returns the failed attempts in a row at an endpoint.
+    pub(crate) fn streak(&self, endpoint: &str) -> Option<FailureStreak> {
+        self.streaks.lock().get(endpoint).cloned()
     }
 
     pub(crate) fn random(&self) -> u64 {

@@ -66,6 +66,7 @@ const TABLE: &[(&str, &str, &[&str], About, &str)] = &[
     ("POST", "/v1/workflows/W/cancel", &["operate"], Queue, "{}"),
     ("POST", "/v1/workflows/W/retry", &["operate"], Queue, ""),
     ("GET", "/v1/stats", &["read"], Any, ""),
+    ("GET", "/v1/attention", &["read"], Any, ""),
     ("GET", "/v1/workers", &["read"], Any, ""),
     ("GET", "/v1/info", &["read"], Any, ""),
     ("GET", "/v1/operations", &["read"], Any, ""),

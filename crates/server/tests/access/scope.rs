@@ -41,10 +41,43 @@ async fn listings_show_only_the_queues_of_the_token() {
         let stats = call_as(&mut c, &token, "GET", "/v1/stats", None).await.ok(200);
         assert_eq!(stats["totals"]["counts"]["scheduled"], 4, "{stats}");
         assert!(stats["queues"].get("secret").is_none(), "{stats}");
+        let series = call_as(&mut c, &token, "GET", "/v1/stats?window=5m", None).await.ok(200);
+        assert!(series["queues"].get("secret").is_none(), "{series}");
+        let totals = series["totals"]["series"].as_array().unwrap();
+        assert_eq!(totals.last().unwrap()["ready"], 4, "{series}");
+        let hidden = call_as(&mut c, &token, "GET", "/v1/stats?queue=secret", None).await;
+        hidden.problem(404, "queue_not_found");
         let bulk = r#"{"action":"cancel","filter":{"type":"t"},"dry_run":true}"#;
         assert_eq!(call_as(&mut c, &token, "POST", "/v1/jobs/bulk", Some(bulk)).await.ok(200)["matched"], 4);
         call_as(&mut c, &token, "GET", "/metrics", None).await.problem(403, "forbidden");
     }
+    server.stop().await;
+}
+
+/// A token with some queues sees what needs attention in them, and nothing of the whole server.
+#[tokio::test]
+async fn attention_shows_only_the_queues_of_the_token() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for queue in ["mail", "secret"] {
+        c.submit(queue, r#"{"type":"t"}"#).await;
+        c.post(&format!("/v1/queues/{queue}/pause"), "").await.ok(200);
+    }
+    c.put("/v1/queues/full", r#"{"settings":{"max_queued":1}}"#).await.ok(201);
+    c.put("/v1/schedules/s", r#"{"every":"1m","queue":"full","job":{"type":"t"}}"#).await.ok(201);
+    c.advance("2m").await;
+    let root = first_token(&mut c).await;
+    let codes = |answer: &Value| -> Vec<(String, String)> {
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|item| (text(&item["code"]), text(&item["queue"]))).collect()
+    };
+    let own = create(&mut c, &root, "own", &["read"], &["mail", "full"]).await;
+    let seen = call_as(&mut c, &own, "GET", "/v1/attention", None).await.ok(200);
+    let pair = |code: &str, queue: &str| (code.to_owned(), queue.to_owned());
+    assert_eq!(codes(&seen), [pair("no_worker", "full"), pair("paused_with_work", "mail")]);
+    let all = call_as(&mut c, &root, "GET", "/v1/attention", None).await.ok(200);
+    assert!(codes(&all).contains(&pair("schedule_missed", "full")), "{all}");
+    assert!(codes(&all).contains(&pair("paused_with_work", "secret")), "{all}");
     server.stop().await;
 }
 

@@ -89,6 +89,7 @@ const SETTINGS: &[Field] = &[
     ("settings.cancel_running", "null"),
     ("settings.clear_error_on_success", "null bool"),
     ("settings.max_queued", "null whole"),
+    ("settings.wait_target", "null whole number"),
 ];
 
 const CLAIM: &[Field] = &[

@@ -12,6 +12,7 @@
 mod common;
 
 mod admin;
+mod attention;
 mod bad_input;
 mod claims;
 mod clock;
@@ -30,6 +31,7 @@ mod queues;
 mod restart;
 mod schedules;
 mod settle_in_claim;
+mod stats;
 mod submit;
 mod system;
 mod webhooks;

@@ -20,6 +20,8 @@ mod fleet_operations;
 
 #[path = "../wire/admin.rs"]
 mod admin;
+#[path = "../wire/attention.rs"]
+mod attention;
 #[path = "../wire/claims.rs"]
 mod claims;
 #[path = "../wire/clock.rs"]
@@ -42,6 +44,8 @@ mod queues;
 mod schedules;
 #[path = "../wire/settle_in_claim.rs"]
 mod settle_in_claim;
+#[path = "../wire/stats.rs"]
+mod stats;
 #[path = "../wire/submit.rs"]
 mod submit;
 #[path = "../wire/system.rs"]

@@ -173,8 +173,16 @@ fn policy(text: &mut String, policy: &Policy) {
 }
 
 fn admission(text: &mut String, admission: &AdmissionSettings) {
-    let AdmissionSettings { idempotency, external_ids, payload_max, priority_order, submit, delayed_start, max_queued } =
-        admission;
+    let AdmissionSettings {
+        idempotency,
+        external_ids,
+        payload_max,
+        priority_order,
+        submit,
+        delayed_start,
+        max_queued,
+        wait_target,
+    } = admission;
     let most = or_none(*max_queued, |most| most.to_string());
     line(
         text,
@@ -186,6 +194,9 @@ fn admission(text: &mut String, admission: &AdmissionSettings) {
             length(idempotency.window),
         ),
     );
+    if let Some(target) = wait_target {
+        line(text, "wait target", target);
+    }
 }
 
 fn job(text: &mut String, job: &Job) {

@@ -204,6 +204,7 @@ fn overrides() -> SettingsPatch {
         cancel_running: Some(CancelRunning::Immediate),
         clear_error_on_success: Some(true),
         max_queued: Some(Some(500)),
+        wait_target: None,
     }
 }
 

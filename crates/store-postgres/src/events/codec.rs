@@ -23,7 +23,7 @@ pub(crate) fn encode(effects: &[Effect]) -> Option<Vec<u8>> {
     bytes.push(VERSION);
     for effect in effects {
         match effect {
-            Effect::Moved { id, seq, queue, job_type, workflow, step } => {
+            Effect::Moved { id, seq, queue, job_type, workflow, step, since: _ } => {
                 bytes.push(JOB);
                 bytes.extend_from_slice(id.as_bytes());
                 bytes.extend_from_slice(&seq.0.to_le_bytes());
@@ -142,6 +142,7 @@ impl<'a> Reader<'a> {
             job_type,
             workflow,
             step: Transition { from, to, at: self.time()?, cause },
+            since: None,
         })
     }
 }
@@ -160,6 +161,7 @@ mod tests {
             job_type: JobType::new("täsk").unwrap(),
             workflow,
             step: Transition { from, to: StateKind::Cancelled, at, cause: Cause::Cancel },
+            since: None,
         };
         let effects = vec![
             moved(None, None),

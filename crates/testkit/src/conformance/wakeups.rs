@@ -1,10 +1,10 @@
 //! The change feed: subscribers are notified after a change is visible.
 
-use longshore_core::Duration;
 use longshore_core::failure::ReportedCategory;
 use longshore_core::id::JobId;
 use longshore_core::profile::Profile;
 use longshore_core::state::StateKind;
+use longshore_core::{Duration, Timestamp};
 use longshore_engine::{AdminCommand, Effect};
 use longshore_store::ChangeFeed;
 
@@ -21,14 +21,15 @@ fn next_effects(feed: &mut ChangeFeed) -> Vec<Effect> {
     effects.expect("nothing was missed").to_vec()
 }
 
-/// Waits until a job has entered this state.
-fn wait_for_state(feed: &mut ChangeFeed, job: JobId, state: StateKind) {
+/// Waits until a job has entered this state. Returns when the phase began that this has ended.
+fn wait_for_state(feed: &mut ChangeFeed, job: JobId, state: StateKind) -> Option<Timestamp> {
     loop {
-        let effects = next_effects(feed);
-        let moved =
-            |effect: &Effect| matches!(effect, Effect::Moved { id, step, .. } if *id == job && step.to == state);
-        if effects.iter().any(moved) {
-            return;
+        let moved = next_effects(feed).into_iter().find_map(|effect| match effect {
+            Effect::Moved { id, step, since, .. } if id == job && step.to == state => Some(since),
+            Effect::Moved { .. } | Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
+        });
+        if let Some(since) = moved {
+            return since;
         }
     }
 }
@@ -44,9 +45,9 @@ pub(super) fn change_is_published_after_commit(h: &mut Harness) {
     let moves: Vec<StateKind> = effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Moved { id, seq, queue, job_type, workflow, step } => {
+            Effect::Moved { id, seq, queue, job_type, workflow, step, since } => {
                 assert_eq!((*id, *seq, queue.as_str(), job_type), (job.id, job.seq, "q", &work().job_type));
-                assert_eq!((step.at, *workflow), (h.now(), None));
+                assert_eq!((step.at, *workflow, *since), (h.now(), None, None));
                 Some(step.to)
             }
             Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
@@ -54,10 +55,14 @@ pub(super) fn change_is_published_after_commit(h: &mut Harness) {
         .collect();
     assert_eq!(moves, [StateKind::Pending, StateKind::Scheduled], "every transition, in order");
     assert_eq!(h.state(job.id), StateKind::Scheduled, "visible when published");
+    let ready_at = h.now();
+    h.pass(Duration::from_secs(3));
     let claimed = h.claim_one("q");
-    wait_for_state(&mut feed, job.id, StateKind::Running);
+    assert_eq!(wait_for_state(&mut feed, job.id, StateKind::Running), Some(ready_at), "the wait began there");
+    let started_at = h.now();
+    h.pass(Duration::from_secs(2));
     h.settle(&claimed, complete()).unwrap();
-    wait_for_state(&mut feed, job.id, StateKind::Completed);
+    assert_eq!(wait_for_state(&mut feed, job.id, StateKind::Completed), Some(started_at), "the attempt began there");
     let late = h.submit("q", delayed(Duration::from_secs(1)));
     h.pass(Duration::from_secs(1));
     h.tick_until_idle();

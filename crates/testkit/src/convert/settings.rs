@@ -80,6 +80,8 @@ fn set_queue_path(patch: &mut SettingsPatch, path: &str, value: &str) -> Result<
         "cancel_running" => patch.cancel_running = Some(word(path, CancelRunning::parse(value))?),
         "clear_error_on_success" => patch.clear_error_on_success = Some(number(path, value)?),
         "max_queued" => patch.max_queued = Some(nullable(path, value)?),
+        "wait_target" if value == "null" => patch.wait_target = Some(Duration::ZERO),
+        "wait_target" => patch.wait_target = Some(length(path, value)?),
         _ => return Err(wrong(path)),
     }
     Ok(())

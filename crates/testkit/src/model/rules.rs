@@ -158,6 +158,8 @@ pub(crate) struct Rules {
     pub cancel_cooperative: bool,
     pub clear_error_on_success: bool,
     pub max_queued: Option<u32>,
+    /// Zero is off. It changes nothing but what attention reports.
+    pub wait_target: Millis,
 }
 
 /// requirements.md 2.5, column by column, as differences from `gopherqueue`.
@@ -197,6 +199,7 @@ pub(crate) fn profile_rules(profile: Profile) -> Rules {
         cancel_cooperative: true,
         clear_error_on_success: false,
         max_queued: None,
+        wait_target: 0,
     };
     match profile {
         Profile::Gopherqueue => gopherqueue,
@@ -451,6 +454,7 @@ fn set_other(rules: &mut Rules, path: &str, value: &str) -> Option<()> {
         }
         "clear_error_on_success" => rules.clear_error_on_success = yes(value)?,
         "max_queued" => rules.max_queued = number_or_null(value)?,
+        "wait_target" => rules.wait_target = if value == "null" { 0 } else { parse_duration(value)? },
         _ => return None,
     }
     Some(())

@@ -33,7 +33,7 @@ pub(super) const PRIORITIES: [&str; 5] = ["critical", "high", "normal", "low", "
 pub(super) const PROFILES: [&str; 6] = ["standard", "gopherqueue", "taskharbor", "ocypod", "weave", "document"];
 
 /// Every settings path of api.md. Any other path is a typing error in the scenario.
-pub(super) const SETTINGS: [&str; 37] = [
+pub(super) const SETTINGS: [&str; 38] = [
     "retry.limit",
     "retry.counts",
     "retry.backoff.kind",
@@ -71,6 +71,7 @@ pub(super) const SETTINGS: [&str; 37] = [
     "cancel_running",
     "clear_error_on_success",
     "max_queued",
+    "wait_target",
 ];
 
 /// `1h15m5s`, `500ms`, `0s`.

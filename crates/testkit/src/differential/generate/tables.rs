@@ -39,7 +39,7 @@ pub(super) const JOB_SETTINGS: [Setting; 22] = [
     ("retry.on_system", &["retry", "final"]),
 ];
 
-pub(super) const QUEUE_SETTINGS: [Setting; 36] = [
+pub(super) const QUEUE_SETTINGS: [Setting; 37] = [
     JOB_SETTINGS[0],
     JOB_SETTINGS[1],
     JOB_SETTINGS[2],
@@ -76,9 +76,10 @@ pub(super) const QUEUE_SETTINGS: [Setting; 36] = [
     ("manual_requeue", &["in_place", "clone"]),
     ("cancel_running", &["cooperative", "immediate"]),
     ("max_queued", &["null", "1", "3", "6", "0"]),
+    ("wait_target", &["null", "0s", "30s"]),
 ];
 
-pub(super) const WRONG_SETTINGS: [(&str, &str); 18] = [
+pub(super) const WRONG_SETTINGS: [(&str, &str); 19] = [
     ("retry.limit", "-1"),
     ("retry.limit", "1000001"),
     ("retry.limit", "three"),
@@ -93,6 +94,7 @@ pub(super) const WRONG_SETTINGS: [(&str, &str); 18] = [
     ("lease", ""),
     ("lease", "null"),
     ("max_reclaims", "-1"),
+    ("wait_target", "soon"),
     ("payload_max", "0"),
     ("payload_max", "16777217"),
     ("retry", "3"),
