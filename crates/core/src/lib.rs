@@ -27,6 +27,7 @@
 //! - [`access`]: tokens, their actions and queues, and the decision about a call
 //!
 //! Groups and views
+//! - [`error_shape`]: error messages with holes, and the groups of dead letters
 //! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
 //! - [`schedule`]: cron expressions, time zones, ticks
 //! - [`view`]: a job as each of the five specifications shows it; [`ocypod`]: the Ocypod dialect
@@ -52,6 +53,7 @@ pub mod context;
 pub mod dependency;
 pub mod directive;
 pub mod edit;
+pub mod error_shape;
 pub mod expire;
 pub mod failure;
 pub mod hash;
