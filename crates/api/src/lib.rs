@@ -13,6 +13,7 @@
 //! - [`work`]: claims, settlements, heartbeats, children
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
 //! - [`events`]: the event stream
+//! - [`dead_letters`]: dead letters in groups
 //! - [`schedule`]: schedules and their ticks
 //! - [`webhook`]: endpoints and deliveries
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
@@ -28,6 +29,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod dead_letters;
 pub mod enums;
 pub mod error;
 pub mod events;

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Peer, keep_current};
-use crate::background::{change_listener, ticker, worker_check};
+use crate::background::{change_listener, dead_letters, ticker, worker_check};
 use crate::net::connection::serve_stream;
 use crate::options::ServerOptions;
 use crate::routes;
@@ -43,6 +43,7 @@ impl InProcessServer {
         app.background_tasks.spawn(keep_current(app.clone()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         app.background_tasks.spawn(deliverer::run(app.clone()));
+        app.background_tasks.spawn(dead_letters::run(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
             app.background_tasks.spawn(engine::run(app.clone()));

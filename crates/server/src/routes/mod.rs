@@ -4,6 +4,7 @@
 
 mod access;
 mod batch;
+mod dead_letters;
 mod events;
 mod fallback;
 pub(crate) mod hot;
@@ -86,12 +87,14 @@ routes! { v1, ROUTES;
     "/v1/schedules/{name}/resume" => post schedules::resume;
     "/v1/schedules/{name}/trigger" => post schedules::trigger;
     "/v1/schedules/{name}/ticks" => get schedules::ticks;
+    "/v1/dead-letters/groups" => get dead_letters::groups;
     "/v1/stats" => get system::stats;
     "/v1/workers" => get workers::list;
     "/v1/workers/{worker}/quiet" => post workers::quiet;
     "/v1/workers/{worker}/stop" => post workers::stop;
     "/v1/workers/{worker}/resume" => post workers::resume;
     "/v1/tokens" => post access::create, get access::list;
+    "/v1/tokens/self" => get access::own;
     "/v1/tokens/{id}" => delete access::revoke;
     "/v1/audit" => get access::audit;
     "/v1/webhooks" => get webhooks::list;

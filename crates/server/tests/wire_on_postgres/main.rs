@@ -23,6 +23,8 @@ mod admin;
 mod claims;
 #[path = "../wire/clock.rs"]
 mod clock;
+#[path = "../wire/dead_letters.rs"]
+mod dead_letters;
 #[path = "../wire/events.rs"]
 mod events;
 #[path = "../wire/jobs.rs"]
