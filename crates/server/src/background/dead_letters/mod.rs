@@ -263,10 +263,12 @@ impl DeadLetters {
         let aggregate = self.aggregate.lock();
         let has_room = aggregate.has_room_for(stored);
         let difference = if has_room { i128::from(stored) - aggregate.len() as i128 } else { 0 };
+        // Since then enough dead letters have gone.
+        let has_room_again = has_room && aggregate.is_truncated();
         drop(aggregate);
         let mut pending = self.pending.lock();
         // Jobs that move right now make a difference that changes.
-        if difference != 0 && pending.difference == difference {
+        if has_room_again || (difference != 0 && pending.difference == difference) {
             pending.sweep = Sweep::Missed;
         }
         pending.difference = difference;
