@@ -62,6 +62,22 @@ impl std::fmt::Debug for CreatedToken {
     }
 }
 
+/// What the caller may do: `GET /v1/tokens/self`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CallerPermissions {
+    /// Id of the token; `null` on a server without tokens, where everything is allowed.
+    pub id: Option<String>,
+    /// Name of the token.
+    pub name: Option<String>,
+    /// What the caller may do.
+    pub actions: Vec<TokenAction>,
+    /// Queues of the caller. `*` is every queue.
+    pub queues: Vec<String>,
+    /// When the token ends; `null`: never.
+    pub expires_at: Option<Time>,
+}
+
 /// All tokens: `GET /v1/tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -15,6 +15,7 @@
 //! - [`admin`]: commands to jobs; [`workflow`]: jobs that are submitted together
 //! - [`events`]: the event stream
 //! - [`operation`]: durable operations on all jobs that match a filter
+//! - [`dead_letters`]: dead letters in groups
 //! - [`schedule`]: schedules and their ticks
 //! - [`webhook`]: endpoints and deliveries
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
@@ -31,6 +32,7 @@
 pub mod access;
 pub mod admin;
 pub mod attention;
+pub mod dead_letters;
 pub mod enums;
 pub mod error;
 pub mod events;

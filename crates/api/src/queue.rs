@@ -32,6 +32,12 @@ pub struct Queue {
     pub profile: Profile,
     /// Resolved settings: the profile with the overrides of the queue.
     pub settings: Settings,
+    /// What is set on the queue itself, as `settings` of a PUT; empty if it only inherits.
+    #[serde(default)]
+    pub overrides: Settings,
+    /// Paths of settings that the profile locks. A path of an object locks all settings in it.
+    #[serde(default)]
+    pub locked: Vec<String>,
     /// Whether claims get no jobs from this queue.
     pub paused: bool,
     /// Jobs in each state.

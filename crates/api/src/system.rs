@@ -17,8 +17,11 @@ pub struct Why {
     pub state: State,
     /// Whether the next claim can get the job.
     pub runnable: bool,
+    /// One sentence: the state of the job, and what keeps it from running.
+    #[serde(default)]
+    pub summary: String,
     /// Everything that keeps the job from running.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<ExplainedReason>,
     /// Ready jobs before it in the queue; `null` if it is not ready.
     pub ahead: Option<u64>,
     /// Last failure, as in the job.
@@ -48,7 +51,19 @@ pub struct RequeueAction {
     pub job: String,
 }
 
-/// One reason, with its facts.
+/// One reason, with its facts and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ExplainedReason {
+    /// The reason.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// The reason in one sentence.
+    #[serde(default)]
+    pub text: String,
+}
+
+/// A reason by its code, with its facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "code", rename_all = "snake_case")]

@@ -1,8 +1,9 @@
 //! Requests about the server: health, statistics, workers, clock.
 
 use longshore_api::Duration;
-use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
+use longshore_api::access::{AuditPage, CallerPermissions, CreatedToken, NewToken, Tokens};
 use longshore_api::attention::Attention;
+use longshore_api::dead_letters::DeadLetterGroups;
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Worker, Workers};
 
 use crate::client::Client;
@@ -44,6 +45,12 @@ impl Client {
         self.get("/v1/attention").await
     }
 
+    /// Returns the dead letters of a queue, or of all, in groups by error code and message shape.
+    pub async fn dead_letter_groups(&self, queue: Option<&str>) -> Result<DeadLetterGroups, Error> {
+        let query = queue.map_or(String::new(), |queue| format!("?queue={}", segment(queue)));
+        self.get(&format!("/v1/dead-letters/groups{query}")).await
+    }
+
     pub async fn workers(&self) -> Result<Workers, Error> {
         self.get("/v1/workers").await
     }
@@ -66,6 +73,11 @@ impl Client {
     /// Creates a token. Only this response has its text.
     pub async fn create_token(&self, token: &NewToken) -> Result<CreatedToken, Error> {
         self.post("/v1/tokens", token).await
+    }
+
+    /// Returns what this client may do.
+    pub async fn own_permissions(&self) -> Result<CallerPermissions, Error> {
+        self.get("/v1/tokens/self").await
     }
 
     pub async fn tokens(&self) -> Result<Tokens, Error> {

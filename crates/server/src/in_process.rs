@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Peer, keep_current};
-use crate::background::{change_listener, series, ticker, worker_check};
+use crate::background::{change_listener, dead_letters, series, ticker, worker_check};
 use crate::net::connection::serve_stream;
 use crate::operations;
 use crate::options::ServerOptions;
@@ -46,6 +46,7 @@ impl InProcessServer {
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));
         app.background_tasks.spawn(series::keep_sampling(app.clone()));
         app.background_tasks.spawn(deliverer::run(app.clone()));
+        app.background_tasks.spawn(dead_letters::run(app.clone()));
         if app.virtual_time.is_none() {
             app.background_tasks.spawn(ticker::run_ticker(app.clone(), app.store.wakeups()));
             app.background_tasks.spawn(engine::run(app.clone()));

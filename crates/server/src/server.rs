@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::keep_current;
-use crate::background::{change_listener, fleet, series, ticker, worker_check};
+use crate::background::{change_listener, dead_letters, fleet, series, ticker, worker_check};
 use crate::net::accept::accept;
 use crate::net::io_threads::IoThreads;
 use crate::net::metrics_listener;
@@ -109,6 +109,7 @@ impl Server {
         io_threads.spawn_here(&app.background_tasks, series::keep_sampling(app.clone()));
         io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, dead_letters::run(app.clone()));
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));
             io_threads.spawn_here(&app.background_tasks, engine::run(app.clone()));

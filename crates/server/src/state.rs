@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, ActiveToken};
 use crate::background::completion_waiters::CompletionWaiters;
+use crate::background::dead_letters::DeadLetters;
 use crate::background::metrics::Metrics;
 use crate::background::series::SeriesStore;
 use crate::background::throughput::ThroughputStats;
@@ -62,6 +63,7 @@ pub struct App {
     pub(crate) request_ids: RequestIds,
     pub(crate) completion_waiters: Arc<CompletionWaiters>,
     pub(crate) workers: Arc<WorkerRegistry>,
+    pub(crate) dead_letters: DeadLetters,
     pub(crate) throughput: ThroughputStats,
     pub(crate) series: SeriesStore,
     pub(crate) metrics: Arc<Metrics>,
@@ -125,6 +127,7 @@ impl AppState {
             request_ids: RequestIds::new(request_id_seed),
             completion_waiters: Arc::default(),
             workers: Arc::default(),
+            dead_letters: DeadLetters::default(),
             throughput: ThroughputStats::default(),
             series,
             metrics,

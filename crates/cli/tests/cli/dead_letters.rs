@@ -13,6 +13,11 @@ fn dead_letters_are_listed_requeued_and_deleted() {
     assert_eq!(server.json(&["dead-letters", "list"])["jobs"].as_array().unwrap().len(), 3);
     let listed = server.run(&["dead-letters", "list", "--queue", "two"]).expect(0);
     assert!(listed.stdout.contains("exit_1") && listed.stdout.lines().count() == 2, "{}", listed.stdout);
+    let groups = server.json(&["dead-letters", "groups"]);
+    let counts: Vec<_> = groups["groups"].as_array().unwrap().iter().map(|group| &group["count"]).collect();
+    assert_eq!((counts, &groups["approximate"]), (vec![&3.into()], &false.into()), "{groups}");
+    let table = server.run(&["dead-letters", "groups", "--queue", "one"]).expect(0).stdout;
+    assert!(table.contains("MESSAGE") && table.contains("exit_1") && table.lines().count() == 2, "{table}");
     let dry = server.run(&["dead-letters", "requeue", "--all", "--dry-run"]).expect(0);
     assert!(dry.stdout.contains("3 jobs would be requeued"), "{}", dry.stdout);
     let done = server.json(&["dead-letters", "requeue", "--queue", "one", "--type", "x", "--error-code", "exit_1"]);

@@ -46,6 +46,8 @@ const OPERATE: ActionSet = ActionSet::of(&[TokenAction::Operate]);
 const ADMIN: ActionSet = ActionSet::of(&[TokenAction::Admin]);
 /// `admin` includes reading what it changes.
 const READ_OR_ADMIN: ActionSet = ActionSet::of(&[TokenAction::Read, TokenAction::Admin]);
+/// Every token has at least one of them.
+const ANY_ACTION: ActionSet = ActionSet::of(TokenAction::ALL);
 const PUBLIC: ActionSet = ActionSet::of(&[]);
 
 type Row = (&'static str, &'static str, ActionSet, QueueSource);
@@ -102,6 +104,7 @@ pub(crate) const ROWS: &[Row] = {
         ("get", "/v1/info", READ, OwnQueues),
         ("post", "/v1/tokens", ADMIN, Everything),
         ("get", "/v1/tokens", ADMIN, Everything),
+        ("get", "/v1/tokens/self", ANY_ACTION, OwnQueues),
         ("delete", "/v1/tokens/{id}", ADMIN, Everything),
         ("get", "/v1/audit", ADMIN, Everything),
         ("get", "/v1/clock", READ, Everything),

@@ -20,16 +20,27 @@ pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
             Change::Commit { effects, is_event_source } => {
                 app.webhooks.on_effects(&effects);
                 on_effects(&app, &effects);
+                app.dead_letters.on_effects(&effects, is_event_source);
                 if is_event_source {
                     app.events.publish(&effects);
                 }
             }
-            Change::Events(events) => app.events.publish(&events),
-            Change::EventsMissed => app.events.publish_gap(),
-            Change::Mark(mark) => app.events.set_mark(mark),
+            Change::Events(events) => {
+                app.dead_letters.on_effects(&events, false);
+                app.events.publish(&events);
+            }
+            Change::EventsMissed => {
+                app.dead_letters.on_missed();
+                app.events.publish_gap();
+            }
+            Change::Mark(mark) => {
+                app.dead_letters.on_mark(mark);
+                app.events.set_mark(mark);
+            }
             Change::Elsewhere => on_unknown_changes(&app),
             Change::Lagged => {
                 on_unknown_changes(&app);
+                app.dead_letters.on_missed();
                 app.events.publish_gap();
             }
         }

@@ -8,6 +8,7 @@ pub(crate) mod raw;
 pub(crate) mod settings;
 pub(crate) mod settlement;
 pub(crate) mod view;
+pub(crate) mod why;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use longshore_api::enums::State;
 use longshore_api::queue as wire;
+use longshore_core::patch::locked_settings;
 use longshore_engine::{StateCounts, count_of};
 use longshore_store::QueueStats;
 
@@ -15,6 +16,8 @@ pub(crate) fn to_wire(report: &QueueStats) -> wire::Queue {
         name: queue.name.to_string(),
         profile: queue.profile,
         settings: settings::of_queue(&queue.policy, &queue.admission),
+        overrides: settings::of_overrides(&queue.overrides),
+        locked: locked_settings(queue.profile).iter().map(ToString::to_string).collect(),
         paused: queue.paused,
         counts: counts(states),
         oldest_scheduled_at: times(*oldest_scheduled_at),

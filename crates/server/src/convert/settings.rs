@@ -67,6 +67,93 @@ pub(crate) fn retention_overrides(retention: Option<wire::Retention>) -> Retenti
     }
 }
 
+/// What is set on a queue, as a request has it. An object without a setting is absent.
+pub(crate) fn of_overrides(overrides: &SettingsPatch) -> wire::Settings {
+    let SettingsPatch {
+        job,
+        on_lease_expiry,
+        reclaim,
+        fencing,
+        idempotency_scope,
+        idempotency_window,
+        external_ids,
+        payload_max,
+        priority_order,
+        requeue_order,
+        submit,
+        delayed_start,
+        manual_requeue,
+        cancel_running,
+        clear_error_on_success,
+        max_queued,
+    } = overrides;
+    let PolicyPatch { retry, execution_timeout, lease, lifetime, retention, max_reclaims } = job;
+    let RetentionPatch { completed, failed, dead_letter, cancelled } = *retention;
+    wire::Settings {
+        retry: given(retry_of_overrides(retry)),
+        execution_timeout: *execution_timeout,
+        lease: *lease,
+        on_lease_expiry: *on_lease_expiry,
+        max_reclaims: *max_reclaims,
+        reclaim: *reclaim,
+        fencing: *fencing,
+        idempotency: given(wire::Idempotency { scope: *idempotency_scope, window: *idempotency_window }),
+        external_ids: *external_ids,
+        lifetime: *lifetime,
+        retention: given(wire::Retention { completed, failed, dead_letter, cancelled }),
+        payload_max: *payload_max,
+        priority_order: *priority_order,
+        requeue_order: *requeue_order,
+        submit: *submit,
+        delayed_start: *delayed_start,
+        manual_requeue: *manual_requeue,
+        cancel_running: *cancel_running,
+        clear_error_on_success: *clear_error_on_success,
+        max_queued: *max_queued,
+    }
+}
+
+fn retry_of_overrides(retry: &RetryPatch) -> wire::Retry {
+    let RetryPatch {
+        limit,
+        counts,
+        backoff_kind,
+        base,
+        multiplier,
+        cap,
+        delays,
+        jitter_kind,
+        jitter_factor,
+        honour_retry_after,
+        on_permanent,
+        on_exhausted,
+        on_timeout,
+        on_system,
+    } = retry;
+    wire::Retry {
+        limit: *limit,
+        counts: *counts,
+        backoff: given(wire::Backoff {
+            kind: backoff_kind.and_then(|kind| kind.named()),
+            base: *base,
+            multiplier: *multiplier,
+            cap: *cap,
+            delays: delays.clone(),
+        }),
+        jitter: given(wire::Jitter { kind: *jitter_kind, factor: *jitter_factor }),
+        honour_retry_after: *honour_retry_after,
+        on_permanent: *on_permanent,
+        on_exhausted: *on_exhausted,
+        on_timeout: *on_timeout,
+        on_system: *on_system,
+    }
+}
+
+/// Returns an object that has a setting.
+fn given<T: Default + PartialEq>(object: T) -> Option<T> {
+    (object != T::default()).then_some(object)
+}
+
 /// Settings of a queue: the policy of its jobs, and its admission settings.
 pub(crate) fn of_queue(policy: &Policy, admission: &AdmissionSettings) -> wire::Settings {
     wire::Settings {
@@ -149,7 +236,24 @@ mod tests {
             let text = serde_json::to_string(&response).unwrap();
             let read: wire::Settings = serde_json::from_str(&text).unwrap();
             assert_eq!(read, response);
-            assert_eq!(queue_overrides(read).resolve(*profile).unwrap(), settings, "{profile}");
+            let overrides = queue_overrides(read.clone());
+            assert_eq!(overrides.resolve(*profile).unwrap(), settings, "{profile}");
+            // All settings are given here, so none is missing in the overrides of a response.
+            assert_eq!(of_overrides(&overrides), read, "{profile}");
+        }
+    }
+
+    #[test]
+    fn shown_overrides_are_those_that_were_given() {
+        for text in [
+            "{}",
+            r#"{"retry":{"limit":5}}"#,
+            r#"{"retry":{"backoff":{"cap":"1m"}},"lease":"0s","max_queued":null}"#,
+            r#"{"idempotency":{"window":"1h"},"retention":{"failed":"0s"},"priority_order":false}"#,
+        ] {
+            let given: wire::Settings = serde_json::from_str(text).unwrap();
+            let shown = serde_json::to_value(of_overrides(&queue_overrides(given))).unwrap();
+            assert_eq!(shown, serde_json::from_str::<serde_json::Value>(text).unwrap());
         }
     }
 }

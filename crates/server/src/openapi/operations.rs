@@ -1,8 +1,9 @@
 //! The operations of the description: one entry per route.
 
-use longshore_api::access::{AuditPage, CreatedToken, NewToken, Tokens};
+use longshore_api::access::{AuditPage, CallerPermissions, CreatedToken, NewToken, Tokens};
 use longshore_api::admin::{Bulk, BulkResult, Cancel, DeadLetter, Patch, Requeue};
 use longshore_api::attention::Attention;
+use longshore_api::dead_letters::DeadLetterGroups;
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
 use longshore_api::operation::{NewOperation, Operation, OperationStarted, Operations};
@@ -41,6 +42,9 @@ fn access(spec: &mut SpecBuilder) {
     let create = spec.route(Post, "/v1/tokens", "Creates a token").request::<NewToken>();
     create.response::<CreatedToken>("201", "Created; only this response has the token").add();
     spec.route(Get, "/v1/tokens", "All tokens, without their secrets").response::<Tokens>("200", "Oldest first").add();
+    spec.route(Get, "/v1/tokens/self", "What the caller may do; every token may ask")
+        .response::<CallerPermissions>("200", "Its actions and queues; all of them on a server without tokens")
+        .add();
     spec.route(Delete, "/v1/tokens/{id}", "Revokes a token: within 5 s on every node, also for open requests")
         .response_with("204", "Revoked", Content::Empty)
         .add();
@@ -102,6 +106,10 @@ fn jobs(spec: &mut SpecBuilder) {
             ("cursor", "`next` of the previous page"),
         ])
         .response::<Jobs>("200", "A page; it may be short or empty while `next` is set")
+        .add();
+    spec.route(Get, "/v1/dead-letters/groups", "Dead letters by error code and message shape")
+        .query(&[("queue", "of this queue")])
+        .response::<DeadLetterGroups>("200", "The 200 largest groups, largest first")
         .add();
     spec.route(Get, "/v1/jobs/{id}", "One job")
         .query(&[

@@ -1,11 +1,12 @@
 //! `/v1/tokens` and `/v1/audit`.
 
 use longshore_api::ErrorCode;
-use longshore_api::access::{CreatedToken, NewToken, Token, Tokens};
+use longshore_api::access::{CallerPermissions, CreatedToken, NewToken, Token, Tokens};
+use longshore_core::access::TokenAction;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 
 use crate::access::tokens::{self, NewTokenSpec, TokenError};
-use crate::access::{CallerState as State, TokenRecord, audit};
+use crate::access::{ActiveToken, CallerState as State, TokenRecord, audit};
 use crate::convert::{instant, time, times};
 use crate::state::AppState;
 use crate::wire::body::{JsonBody, NoBody};
@@ -34,6 +35,27 @@ pub(crate) async fn create(State(app): State<AppState>, _: NoQuery, body: JsonBo
 pub(crate) async fn list(State(app): State<AppState>, _: NoQuery) -> ApiResult {
     let tokens = app.report_error(tokens::list(&*app.store).await)?;
     ok(&Tokens { tokens: tokens.iter().map(|token| to_wire(&app, token)).collect() })
+}
+
+/// `GET /v1/tokens/self`: what the caller may do. Every token may ask.
+pub(crate) async fn own(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    ok(&match app.token() {
+        Some(ActiveToken { record, .. }) => CallerPermissions {
+            id: Some(record.id.clone()),
+            name: Some(record.name.clone()),
+            actions: record.permissions.actions.actions().collect(),
+            queues: record.permissions.queues.patterns().iter().map(ToString::to_string).collect(),
+            expires_at: times(record.expires_at),
+        },
+        // Only a server without tokens, or this process itself, has callers without one.
+        None => CallerPermissions {
+            id: None,
+            name: None,
+            actions: TokenAction::ALL.to_vec(),
+            queues: vec!["*".to_owned()],
+            expires_at: None,
+        },
+    })
 }
 
 /// `DELETE /v1/tokens/{id}`: takes effect on this server at once, on others within 5 s.

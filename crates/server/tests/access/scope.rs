@@ -81,6 +81,26 @@ async fn attention_shows_only_the_queues_of_the_token() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn groups_of_dead_letters_have_only_the_queues_of_the_token() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for queue in ["mail", "secret", "reports.eu"] {
+        let id = c.submit(queue, r#"{"type":"t"}"#).await;
+        c.post(&format!("/v1/jobs/{id}/dead-letter"), r#"{"reason":"broken"}"#).await.ok(200);
+    }
+    let root = first_token(&mut c).await;
+    let token = create(&mut c, &root, "reader", &["read"], &["mail", "rep*"]).await;
+    let path = "/v1/dead-letters/groups";
+    let own = call_as(&mut c, &token, "GET", path, None).await.ok(200);
+    assert_eq!((&own["groups"][0]["count"], &own["groups"][0]["queues"]), (&2.into(), &json!(["mail", "reports.eu"])));
+    let foreign = call_as(&mut c, &token, "GET", &format!("{path}?queue=secret"), None).await.ok(200);
+    assert_eq!(foreign, json!({"groups": [], "approximate": false}));
+    let all = call_as(&mut c, &root, "GET", path, None).await.ok(200);
+    assert_eq!(all["groups"][0]["count"], 3);
+    server.stop().await;
+}
+
 /// Checklist: S05: a lease token alone settles nothing.
 #[tokio::test]
 async fn a_foreign_lease_cannot_be_settled_renewed_or_extended() {

@@ -48,6 +48,26 @@ async fn a_token_is_shown_once_and_listed_without_its_secret() {
     server.stop().await;
 }
 
+/// Every token may ask what it may do, whatever its actions and queues are.
+#[tokio::test]
+async fn a_caller_learns_what_it_may_do() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let open = c.get("/v1/tokens/self").await.ok(200);
+    assert_eq!(open, json!({"id": null, "name": null, "actions": ALL, "queues": ["*"], "expires_at": null}));
+    let root = first_token(&mut c).await;
+    c.get("/v1/tokens/self").await.problem(401, "unauthorized");
+    let body = json!({
+        "name": "ci", "actions": ["submit"], "queues": ["mail", "reports.*"], "expires_at": "2026-11-15T01:00:00.000Z",
+    });
+    let token = text(&call_as(&mut c, &root, "POST", "/v1/tokens", Some(&body.to_string())).await.ok(201)["token"]);
+    let mut expected = body.clone();
+    expected["id"] = json!(id_of(&token));
+    assert_eq!(call_as(&mut c, &token, "GET", "/v1/tokens/self", None).await.ok(200), expected);
+    call_as(&mut c, &token, "DELETE", "/v1/tokens/self", None).await.problem(405, "method_not_allowed");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_token_expires_by_the_clock_of_the_store() {
     let server = Setup::memory().start().await;

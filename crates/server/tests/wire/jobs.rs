@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::Setup;
 use crate::common::client::lease;
+use crate::common::{Client, Setup};
 
 #[tokio::test]
 async fn attempts_and_history_are_complete() {
@@ -200,13 +200,23 @@ async fn each_view_has_its_fields_and_states() {
     server.stop().await;
 }
 
+/// Returns why a job does not run, without the sentences. Each has one, and so has the whole.
+async fn explain(c: &mut Client, id: &str) -> Value {
+    let mut why = c.get(&format!("/v1/jobs/{id}/why")).await.ok(200);
+    let is_sentence = |text: Option<Value>| text.is_some_and(|text| text.as_str().unwrap().ends_with('.'));
+    assert!(is_sentence(why.as_object_mut().unwrap().remove("summary")), "{why}");
+    for reason in why["reasons"].as_array_mut().unwrap() {
+        assert!(is_sentence(reason.as_object_mut().unwrap().remove("text")), "{reason}");
+    }
+    why
+}
+
 #[tokio::test]
 async fn why_names_each_reason() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
-    let why = |id: &str| format!("/v1/jobs/{id}/why");
     let first = c.submit("q", r#"{"type":"t"}"#).await;
-    let no_worker = c.get(&why(&first)).await.ok(200);
+    let no_worker = explain(&mut c, &first).await;
     assert_eq!(
         (&no_worker["state"], &no_worker["runnable"], &no_worker["ahead"]),
         (&"scheduled".into(), &true.into(), &0.into())
@@ -216,43 +226,43 @@ async fn why_names_each_reason() {
         json!([{"code": "no_worker", "queue": "q", "last_seen_at": null, "types": ["t"]}])
     );
     let (_, token) = lease(&c.claim("q").await);
-    let running = c.get(&why(&first)).await.ok(200);
+    let running = explain(&mut c, &first).await;
     assert_eq!((&running["runnable"], &running["ahead"]), (&false.into(), &Value::Null));
     assert_eq!((&running["reasons"][0]["code"], &running["reasons"][0]["worker"]), (&"running".into(), &"w1".into()));
     let second = c.submit("q", r#"{"type":"t"}"#).await;
     let third = c.submit("q", r#"{"type":"t","priority":"low"}"#).await;
     let urgent = c.submit("q", r#"{"type":"t","priority":"critical"}"#).await;
-    assert_eq!(c.get(&why(&urgent)).await.ok(200)["reasons"], json!([]));
-    assert_eq!(c.get(&why(&second)).await.ok(200)["ahead"], 1);
-    let behind = c.get(&why(&third)).await.ok(200);
+    assert_eq!(explain(&mut c, &urgent).await["reasons"], json!([]));
+    assert_eq!(explain(&mut c, &second).await["ahead"], 1);
+    let behind = explain(&mut c, &third).await;
     assert_eq!((&behind["ahead"], &behind["reasons"]), (&2.into(), &json!([{"code": "behind", "ahead": 2}])));
     c.post("/v1/queues/q/pause", "").await.ok(200);
-    let paused = c.get(&why(&second)).await.ok(200);
+    let paused = explain(&mut c, &second).await;
     assert_eq!(
         (&paused["runnable"], &paused["reasons"][0]),
         (&false.into(), &json!({"code": "queue_paused", "queue": "q"}))
     );
     let waiting =
         c.submit("q2", &format!(r#"{{"type":"t","hold":true,"after":["{second}"],"after_any":["{third}"]}}"#)).await;
-    let reasons = c.get(&why(&waiting)).await.ok(200)["reasons"].clone();
+    let reasons = explain(&mut c, &waiting).await["reasons"].clone();
     assert_eq!(
         reasons,
         json!([{"code": "held"}, {"code": "waiting_on", "count": 2, "after": [second], "after_any": [third]}])
     );
     let later = c.submit("q2", r#"{"type":"t","delay":"1h","lifetime":"30m"}"#).await;
-    let reasons = c.get(&why(&later)).await.ok(200)["reasons"].clone();
+    let reasons = explain(&mut c, &later).await["reasons"].clone();
     assert_eq!(reasons[0], json!({"code": "delayed_until", "at": "2026-11-15T01:00:00.000Z"}));
     assert_eq!(reasons[1], json!({"code": "lifetime", "at": "2026-11-15T00:30:00.000Z"}));
     c.post(&format!("/v1/jobs/{first}/fail"), &format!(r#"{{"lease":"{token}","error":{{"category":"temporary"}}}}"#))
         .await
         .ok(200);
-    let backoff = c.get(&why(&first)).await.ok(200);
+    let backoff = explain(&mut c, &first).await;
     assert_eq!(
         (&backoff["reasons"][1]["code"], &backoff["reasons"][1]["failures"]),
         (&"backoff_until".into(), &1.into())
     );
     c.post(&format!("/v1/jobs/{first}/cancel"), "").await.ok(200);
-    let ended = c.get(&why(&first)).await.ok(200);
+    let ended = explain(&mut c, &first).await;
     assert_eq!(
         (&ended["reasons"], &ended["runnable"], &ended["state"]),
         (&json!([]), &false.into(), &"cancelled".into())

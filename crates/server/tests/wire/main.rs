@@ -18,6 +18,7 @@ mod claims;
 mod clock;
 mod codes;
 mod connections;
+mod dead_letters;
 mod events;
 mod jobs;
 mod leases;

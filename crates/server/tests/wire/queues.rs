@@ -1,5 +1,7 @@
 //! Queues.
 
+use serde_json::json;
+
 use crate::common::Setup;
 
 #[tokio::test]
@@ -108,5 +110,25 @@ async fn without_auto_queues_unknown_queues_are_rejected() {
     let mut c = server.client().await;
     assert_eq!(c.post("/v1/claims", r#"{"queues":["new"]}"#).await.ok(200)["jobs"].as_array().unwrap().len(), 0);
     c.get("/v1/queues/new").await.problem(404, "queue_not_found");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_shows_its_own_settings_and_the_locks_of_its_profile() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let settings = json!({"retry": {"backoff": {"cap": "1m"}}, "lease": "0s", "max_queued": null});
+    let put = json!({"settings": settings}).to_string();
+    let queue = c.put("/v1/queues/q", &put).await.ok(201);
+    assert_eq!((&queue["overrides"], &queue["locked"]), (&settings, &json!([])));
+    assert_eq!(c.put("/v1/queues/q", "{}").await.ok(200)["overrides"], settings, "absent settings stay");
+    // A change of one setting: the overrides with that change.
+    let mut changed = queue["overrides"].clone();
+    changed["lifetime"] = json!("1h");
+    assert_eq!(c.put("/v1/queues/q", &json!({"settings": changed}).to_string()).await.ok(200)["overrides"], changed);
+    assert_eq!(c.get("/v1/queues/default").await.ok(200)["overrides"], json!({}));
+    let locked = json!(["retry", "on_lease_expiry", "fencing", "manual_requeue", "submit", "delayed_start"]);
+    let document = c.put("/v1/queues/q", r#"{"profile":"document"}"#).await.ok(200);
+    assert_eq!((&document["overrides"], &document["locked"]), (&json!({}), &locked), "a new profile drops overrides");
     server.stop().await;
 }

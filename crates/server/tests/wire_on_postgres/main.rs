@@ -26,6 +26,8 @@ mod attention;
 mod claims;
 #[path = "../wire/clock.rs"]
 mod clock;
+#[path = "../wire/dead_letters.rs"]
+mod dead_letters;
 #[path = "../wire/events.rs"]
 mod events;
 #[path = "../wire/jobs.rs"]

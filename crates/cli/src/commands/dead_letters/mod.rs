@@ -1,9 +1,12 @@
 //! `longshore dead-letters`
 
+mod groups;
+
 use clap::{ArgGroup, Args, Subcommand};
 use longshore::JobListQuery;
 use longshore_api::enums::{BulkAction, State};
 
+use self::groups::GroupDeadLetters;
 use super::bulk::{BulkScope, Filter, Matching, change_matching};
 use super::jobs::{jobs_matching, show_list};
 use crate::context::Context;
@@ -13,6 +16,15 @@ use crate::terminal::error::CliError;
 pub(crate) enum DeadLettersCommand {
     /// List dead letters, newest first
     List(ListDeadLetters),
+    /// Group dead letters by error code and message
+    #[command(after_help = "\
+COUNT: dead letters of the group. HOUR: those of the last 60 minutes. LAST: time since the newest ended.
+MESSAGE: the message, with ‹n›, ‹id›, ‹text› in place of what varies. Shows the 200 largest groups.
+
+Examples:
+  longshore dead-letters groups --queue reports
+  longshore dead-letters groups --json | jq -r '.groups[].id'")]
+    Groups(GroupDeadLetters),
     /// Requeue dead letters
     #[command(after_help = "\
 Examples:
@@ -62,6 +74,7 @@ impl DeadLettersCommand {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         match self {
             Self::List(list) => list.run(context),
+            Self::Groups(groups) => groups.run(context),
             Self::Requeue(change) => change.run(context, BulkAction::Requeue),
             Self::Delete(change) => change.run(context, BulkAction::Delete),
         }

@@ -4,7 +4,6 @@ use clap::Args;
 use longshore_api::job::ErrorView;
 use longshore_api::system::{Reason, Why};
 
-use crate::commands::parse::counted;
 use crate::context::Context;
 use crate::terminal::error::CliError;
 
@@ -24,24 +23,17 @@ impl ExplainJob {
         if context.output.json {
             return context.output.json(&why);
         }
-        context.output.line(&format!("{} is {}{}", self.id, why.state, summary(&why)))?;
+        context.output.line(&format!("{} is {}: {}", self.id, why.state, why.summary))?;
         for reason in &why.reasons {
-            context.output.line(&format!("  {}", describe(reason)))?;
+            context.output.line(&format!("  {}", reason.text))?;
+            if let Some(advice) = advice(&self.id, &reason.reason) {
+                context.output.line(&format!("    {advice}"))?;
+            }
         }
         for line in [why.error.as_ref().map(last_error), requeue_advice(&self.id, &why)].into_iter().flatten() {
             context.output.line(&format!("  {line}"))?;
         }
         Ok(())
-    }
-}
-
-fn summary(why: &Why) -> String {
-    match (why.runnable, why.ahead) {
-        (true, Some(0)) => ": ready, the next claim can get it".to_owned(),
-        (true, Some(ahead)) => format!(": ready, after {}", counted(ahead, "other job")),
-        (true, None) => ": ready".to_owned(),
-        (false, _) if why.state.terminal() => ": it will not run again".to_owned(),
-        (false, _) => String::new(),
     }
 }
 
@@ -63,49 +55,19 @@ fn requeue_advice(id: &str, why: &Why) -> Option<String> {
     }
 }
 
-fn describe(reason: &Reason) -> String {
+/// Returns the command that removes a reason. What the reason says comes from the server.
+fn advice(id: &str, reason: &Reason) -> Option<String> {
     match reason {
-        Reason::QueuePaused { queue } => {
-            format!("queue \"{queue}\" is paused: `longshore queues resume {queue}` resumes it")
-        }
-        Reason::Held => "it is held: `longshore jobs submit ID` submits it".to_owned(),
-        Reason::WaitingOn { count, after, after_any } => {
-            let all = list("all of", after);
-            let any = list("one of", after_any);
-            format!("it waits for {}{all}{any}", counted(*count, "other job"))
-        }
-        Reason::DelayedUntil { at } => format!("it is delayed until {at}"),
-        Reason::BackoffUntil { at, failures } => {
-            format!("it failed {} and is retried at {at}", counted(*failures, "time"))
-        }
-        Reason::Lifetime { at } => format!("its lifetime ends at {at}, before it can run"),
-        Reason::Behind { ahead } => format!("{} ahead of it", counted(*ahead, "job")),
-        Reason::NoWorker { queue, last_seen_at: Some(at), types } => {
-            let types = types.join(", ");
-            format!("no worker claims type \"{types}\" from queue \"{queue}\"; the last claim was at {at}")
-        }
-        Reason::NoWorker { queue, last_seen_at: None, types: _ } => {
-            format!(
-                "no worker has claimed from queue \"{queue}\": `longshore work --queue {queue} --exec CMD` starts one"
-            )
-        }
-        Reason::Concurrency { limit } => format!("the limit of {} is reached", counted(*limit, "running job")),
-        Reason::Rate { limit } => format!("the rate is limited to {limit}"),
-        Reason::Running { worker, started_at, expires_at } => {
-            let worker = worker.as_deref().unwrap_or("a worker");
-            let since = started_at.map_or(String::new(), |at| format!(" since {at}"));
-            let until = expires_at.map_or(String::new(), |at| format!(", with a lease until {at}"));
-            format!("{worker} has been running it{since}{until}")
-        }
+        Reason::QueuePaused { queue } => Some(format!("`longshore queues resume {queue}` resumes it")),
+        Reason::Held => Some(format!("`longshore jobs submit {id}` submits it")),
+        Reason::NoWorker { queue, .. } => Some(format!("`longshore work --queue {queue} --exec CMD` starts a worker")),
+        Reason::WaitingOn { .. }
+        | Reason::DelayedUntil { .. }
+        | Reason::BackoffUntil { .. }
+        | Reason::Lifetime { .. }
+        | Reason::Behind { .. }
+        | Reason::Concurrency { .. }
+        | Reason::Rate { .. }
+        | Reason::Running { .. } => None,
     }
-}
-
-fn list(word: &str, ids: &[String]) -> String {
-    const SHOWN: usize = 5;
-    if ids.is_empty() {
-        return String::new();
-    }
-    let more = if ids.len() > SHOWN { " …" } else { "" };
-    let shown = ids.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
-    format!(", {word} {shown}{more}")
 }

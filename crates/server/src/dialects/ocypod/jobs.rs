@@ -158,7 +158,10 @@ pub(super) async fn delete(call: OcypodRequest) -> OcypodResult {
     let id = find_optional(app, id).await?.ok_or_else(not_found)?.id;
     for _ in 0..DELETE_TRIES_MAX {
         match app.call_store(app.store.admin(AdminCommand::Delete { id })).await? {
-            Ok(_) => return no_content(),
+            Ok(_) => {
+                app.dead_letters.on_delete(id);
+                return no_content();
+            }
             Err(Refusal::JobNotFound) => return Err(not_found()),
             Err(Refusal::IllegalTransition { .. }) => {}
             // A job of another queue depends on it.

@@ -96,6 +96,7 @@ fn parse_patch(patch: Patch) -> Result<Edit, Invalid> {
 /// `DELETE /v1/jobs/{id}`
 pub(crate) async fn delete(State(app): State<AppState>, JobPath(id): JobPath, _: NoQuery, _: NoBody) -> ApiResult {
     app.admin(AdminCommand::Delete { id }).await?;
+    app.dead_letters.on_delete(id);
     no_content()
 }
 

@@ -101,7 +101,10 @@ async fn change(app: &AppState, action: BulkAction, jobs: Vec<JobId>) -> Result<
         BulkAction::Cancel => AdminCommand::Cancel { id, reason: None, force: Force::ByPolicy },
         BulkAction::Delete => AdminCommand::Delete { id },
     };
+    let deleted = if action == BulkAction::Delete { jobs.clone() } else { Vec::new() };
     let commands = jobs.into_iter().map(|id| app.call_store(app.store.admin(command(id))));
     let verdicts = stream::iter(commands).buffered(CONCURRENCY);
-    verdicts.try_fold(0, async |changed, verdict| Ok(changed + u64::from(verdict.is_ok()))).await
+    let changed = verdicts.try_fold(0, async |changed, verdict| Ok(changed + u64::from(verdict.is_ok()))).await;
+    deleted.into_iter().for_each(|id| app.dead_letters.on_delete(id));
+    changed
 }

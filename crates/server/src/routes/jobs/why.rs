@@ -13,6 +13,7 @@ use super::get::find;
 use crate::access::CallerState as State;
 use crate::background::fleet;
 use crate::convert::job::error;
+use crate::convert::why::{JobFacts, explain, summary};
 use crate::convert::{time, times};
 use crate::state::AppState;
 use crate::wire::path::JobPath;
@@ -41,10 +42,13 @@ pub(crate) async fn why(State(app): State<AppState>, JobPath(id): JobPath, _: No
         reasons.push(Reason::NoWorker { queue: job.queue.to_string(), last_seen_at, types });
     }
     let runnable = !paused && queue.is_some() && is_claimable(&job, app.now());
+    let facts =
+        JobFacts { state: job.kind(), runnable, ahead, requeued_as: job.requeued_as, error: job.error.as_deref() };
     ok(&Why {
         state: job.kind(),
         runnable,
-        reasons,
+        summary: summary(&facts, &reasons),
+        reasons: reasons.into_iter().map(|reason| explain(reason, job.kind())).collect(),
         ahead,
         error: job.error.as_ref().map(error),
         action: requeue_action(&app, &job, queue.as_ref()).await?,
