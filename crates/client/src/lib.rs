@@ -26,6 +26,7 @@
 //!
 //! - `client.rs`: [`Client`]: URL, connection pool, timeouts, requests and responses
 //! - `connect.rs`: connections over TCP, or to a server in the same process
+//! - `hangup.rs`: ends waiting requests without losing responses that are on their way
 //! - `job.rs`: [`Job`]: what producer and worker share
 //! - `submit.rs`: typed submissions with retries, workflows, [`JobHandle`]
 //! - `jobs.rs`, `queues.rs`, `schedules.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method
@@ -47,6 +48,7 @@ mod connect;
 mod embedded;
 mod error;
 mod events;
+mod hangup;
 mod job;
 mod jobs;
 mod query;

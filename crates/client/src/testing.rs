@@ -188,7 +188,7 @@ pub async fn run_once<M, H: Handler<M>>(handler: &H, payload: H::Payload, attemp
     job.last_attempt = attempt.is_last;
     job.payload = to_raw_value(&payload).ok();
     let client = Client::builder().build_in_process(|| Err(std::io::ErrorKind::ConnectionRefused.into()));
-    let shared = ContextShared { states: Arc::new(StateMap::default()), table: Arc::new(JobTable::default()), client };
-    let active = Arc::new(ActiveJob::new(0, job, Duration::ZERO, Time(0)));
+    let shared = ContextShared { states: Arc::new(StateMap::default()), table: Arc::new(JobTable::new(1)), client };
+    let active = Arc::new(ActiveJob::new(0, 0, job, Duration::ZERO, Time(0)));
     handler.call(JobContext { active, shared: Arc::new(shared) }, payload).await
 }

@@ -5,12 +5,14 @@
 //! - `context.rs`: [`JobContext`]; `outcome.rs`: [`JobOutcome`], [`HandlerError`]
 //! - `middleware.rs`: code around every handler; `report.rs`: events, and the report at the end
 //! - `active_job.rs`: a claimed job with its lease and token; the table of all of them
-//! - `dispatch.rs`: claims and settlements; `settle.rs`: what the verdicts mean
+//! - `dispatch.rs`: sends claims and settlements; `claims.rs`: claims of a group of slots;
+//!   `settle.rs`: what the verdicts mean; `server_clock.rs`: when a response was made
 //! - `keeper.rs`: heartbeats, deadlines and shutdown, on a thread of its own; `signals.rs`
 //! - `core.rs`: what all of them share
 
 mod active_job;
 mod batch;
+mod claims;
 mod context;
 mod core;
 mod dispatch;
@@ -19,6 +21,7 @@ mod keeper;
 mod middleware;
 mod outcome;
 mod report;
+mod server_clock;
 mod settle;
 mod signals;
 
@@ -29,7 +32,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 #[cfg(feature = "testing")]
-pub(crate) use self::active_job::{ActiveJob, JobTable};
+pub(crate) use self::active_job::ActiveJob;
+pub(crate) use self::active_job::JobTable;
 pub(crate) use self::context::ContextShared;
 pub(crate) use self::handler::StateMap;
 
@@ -41,7 +45,7 @@ pub use self::outcome::{HandlerError, IntoOutcome, JobOutcome};
 pub use self::report::{RunEnd, RunReport, WorkerEvent, WorkerReport};
 
 use self::batch::BatchLimits;
-use self::core::{HandlerSet, WorkerCore};
+use self::core::{HandlerSet, SlotGroup, TypeHandler, WorkerCore};
 use self::dispatch::JobDispatcher;
 use self::handler::AnyHandler;
 use self::keeper::LeaseKeeper;
@@ -49,6 +53,9 @@ use self::report::{EventFunction, Reporter};
 use crate::client::Client;
 use crate::error::{BadUrl, Error};
 use crate::job::Job;
+
+/// Most types of one claim.
+const TYPES_MAX: usize = 100;
 
 /// Why a worker could not run, or ended early.
 #[derive(Debug)]
@@ -65,6 +72,14 @@ pub enum WorkerError {
         job_type: String,
         state: &'static str,
     },
+    /// A claim names at most 100 types. Use several workers, or one handler of all types.
+    TooManyTypes {
+        count: usize,
+    },
+    /// The limit of stuck handlers was reached: the process should end, so that it is restarted.
+    StuckHandlers {
+        report: WorkerReport,
+    },
     /// The thread of the lease keeper, or the listener for signals, could not be started.
     Start(io::Error),
 }
@@ -78,6 +93,13 @@ impl fmt::Display for WorkerError {
             Self::MissingState { job_type, state } => {
                 write!(f, "the handler of {job_type:?} needs a state of type {state} (add it with `Worker::state`)")
             }
+            Self::TooManyTypes { count } => {
+                write!(f, "the worker has handlers of {count} job types, and a claim names at most {TYPES_MAX} ")?;
+                f.write_str("(use several workers, or one handler of all types)")
+            }
+            Self::StuckHandlers { report } => {
+                write!(f, "the worker has ended because {} handlers are stuck: {report}", report.abandoned)
+            }
             Self::Start(error) => write!(f, "cannot start the worker: {error}"),
         }
     }
@@ -88,7 +110,11 @@ impl std::error::Error for WorkerError {
         match self {
             Self::Refused(error) => Some(error),
             Self::Start(error) => Some(error),
-            Self::NoHandler | Self::DuplicateHandler { .. } | Self::MissingState { .. } => None,
+            Self::NoHandler
+            | Self::DuplicateHandler { .. }
+            | Self::MissingState { .. }
+            | Self::TooManyTypes { .. }
+            | Self::StuckHandlers { .. } => None,
         }
     }
 }
@@ -99,7 +125,6 @@ pub(crate) struct WorkerOptions {
     name: String,
     version: Option<String>,
     queues: Vec<String>,
-    types: Vec<String>,
     slots: usize,
     prefetch_percent: usize,
     lease: Option<Duration>,
@@ -131,6 +156,8 @@ struct Registration {
     /// Default queue of the job type.
     queue: Option<&'static str>,
     states: Vec<NeededState>,
+    /// Slots of a batch handler; others share those of the worker.
+    batch_slots: Option<usize>,
     create: HandlerFactory,
 }
 
@@ -186,7 +213,6 @@ impl Worker {
             name: default_name(),
             version: None,
             queues: Vec::new(),
-            types: Vec::new(),
             slots: 16,
             prefetch_percent: 100,
             lease: None,
@@ -219,13 +245,15 @@ impl Worker {
             types: vec![H::Payload::TYPE.to_owned()],
             queue: Some(H::Payload::QUEUE),
             states: H::states(),
+            batch_slots: None,
             create: Box::new(|_| handler::erase(handler)),
         });
         self
     }
 
     /// Adds a handler that gets up to `size` jobs at once, or those of `wait` after the first. It
-    /// returns one outcome per job, in the same order. Each job takes a slot.
+    /// returns one outcome per job, in the same order. Its jobs have slots of their own: twice
+    /// `size`, so that the next batch is collected while one runs.
     #[must_use]
     pub fn on_batch<M: 'static, H: BatchHandler<M>>(mut self, size: usize, wait: Duration, handler: H) -> Self {
         let limits = BatchLimits { size: size.max(1), wait };
@@ -233,6 +261,7 @@ impl Worker {
             types: vec![H::Payload::TYPE.to_owned()],
             queue: Some(H::Payload::QUEUE),
             states: H::states(),
+            batch_slots: Some(limits.size * 2),
             create: Box::new(move |states| batch::collect(handler, limits, StateSource(Arc::clone(states)))),
         });
         self
@@ -254,6 +283,7 @@ impl Worker {
             types: types.into_iter().map(Into::into).collect(),
             queue: None,
             states: Vec::new(),
+            batch_slots: None,
             create: Box::new(|_| Arc::new(handler)),
         });
         self
@@ -301,7 +331,7 @@ impl Worker {
         self
     }
 
-    /// Handlers that run at the same time. Default: 16.
+    /// Handlers that run at the same time, without batch handlers. Default: 16.
     #[must_use]
     pub fn slots(mut self, slots: usize) -> Self {
         self.options.slots = slots.max(1);
@@ -367,7 +397,9 @@ impl Worker {
         self
     }
 
-    /// Drains the worker after this many abandoned handlers, so that a supervisor restarts it.
+    /// Drains the worker after this many abandoned handlers. [`Worker::run`] then returns
+    /// [`WorkerError::StuckHandlers`]: a program that returns it from `main` has exit code 1, and a
+    /// supervisor restarts it.
     #[must_use]
     pub fn stuck_max(mut self, most: u64) -> Self {
         self.options.stuck_max = Some(most);
@@ -402,6 +434,9 @@ impl Worker {
     }
 
     /// Runs until a signal, a [`WorkerShutdown`] or the server stops it, and all jobs are settled.
+    ///
+    /// If the future is dropped before, running handlers are aborted and their jobs released, for
+    /// up to 3 s and on a thread of its own.
     pub async fn run(self) -> Result<WorkerReport, WorkerError> {
         let stop = Arc::clone(&self.stop);
         let core = Arc::new(self.into_core()?);
@@ -409,11 +444,17 @@ impl Worker {
         let keeper = LeaseKeeper::start(&core).map_err(WorkerError::Start)?;
         let ended = KeeperEnd { core: Arc::clone(&core) };
         let result = JobDispatcher::new(Arc::clone(&core)).run().await;
+        core.is_finished.store(true, Ordering::Release);
         drop(ended);
         // The thread is at most a request away from its end. A panic there has been logged.
         drop(tokio::task::spawn_blocking(move || keeper.join()).await);
+        let report = core.reporter.report();
+        core.reporter.emit(&WorkerEvent::Ended(report));
         result.map_err(WorkerError::Refused)?;
-        Ok(core.reporter.report())
+        if core.is_stuck.load(Ordering::Acquire) {
+            return Err(WorkerError::StuckHandlers { report });
+        }
+        Ok(report)
     }
 
     fn into_core(self) -> Result<WorkerCore, WorkerError> {
@@ -424,28 +465,37 @@ impl Worker {
         let states = Arc::new(states);
         let mut handlers = HandlerSet::default();
         let mut queues = Vec::new();
-        let mut claims_all = false;
+        // The first group belongs to all handlers that are no batch handlers.
+        let mut groups = vec![SlotGroup { slots: options.slots, types: Vec::new() }];
         for registration in registrations {
-            let Registration { types, queue, states: needed, create } = registration;
+            let Registration { types, queue, states: needed, batch_slots, create } = registration;
             let job_type = types.first().cloned().unwrap_or_else(|| "*".to_owned());
             if let Some(missing) = needed.into_iter().find(|key| !states.has(*key)) {
                 return Err(WorkerError::MissingState { job_type, state: missing.name });
             }
             queues.extend(queue.filter(|queue| !queues.contains(queue)));
-            let handler = create(&states);
-            if types.is_empty() {
-                claims_all = true;
-                handlers.fallback = Some(Arc::clone(&handler));
+            let group = if batch_slots.is_some() { groups.len() } else { 0 };
+            groups.extend(batch_slots.map(|slots| SlotGroup { slots, types: types.clone() }));
+            let found = TypeHandler { handler: create(&states), group };
+            if types.is_empty() && handlers.fallback.replace(found.clone()).is_some() {
+                return Err(WorkerError::DuplicateHandler { job_type });
             }
             for job_type in types {
-                if handlers.by_type.insert(job_type.clone(), Arc::clone(&handler)).is_some() {
+                if handlers.by_type.insert(job_type.clone(), found.clone()).is_some() {
                     return Err(WorkerError::DuplicateHandler { job_type });
                 }
             }
         }
-        if !claims_all {
-            options.types = handlers.by_type.keys().cloned().collect();
-            options.types.sort_unstable();
+        if handlers.by_type.len() > TYPES_MAX && handlers.fallback.is_none() {
+            return Err(WorkerError::TooManyTypes { count: handlers.by_type.len() });
+        }
+        let plain = handlers.by_type.iter().filter(|(_, found)| found.group == 0);
+        let mut plain: Vec<String> = plain.map(|(job_type, _)| job_type.clone()).collect();
+        plain.sort_unstable();
+        match (handlers.fallback.is_some(), groups.first_mut()) {
+            (false, Some(first)) if plain.is_empty() => first.slots = 0,
+            (false, Some(first)) => first.types = plain,
+            (true, _) | (false, None) => {}
         }
         if options.queues.is_empty() {
             options.queues = queues.into_iter().map(str::to_owned).collect();
@@ -453,8 +503,8 @@ impl Worker {
         if options.queues.is_empty() {
             options.queues.push("default".to_owned());
         }
-        let context = Arc::new(ContextShared { states, table: Arc::default(), client });
-        Ok(WorkerCore::new(options, context, handlers, middleware, Reporter::new(observe)))
+        let context = Arc::new(ContextShared { states, table: Arc::new(JobTable::new(groups.len())), client });
+        Ok(WorkerCore::new(options, context, (handlers, groups), middleware, Reporter::new(observe)))
     }
 }
 
@@ -465,7 +515,11 @@ struct KeeperEnd {
 
 impl Drop for KeeperEnd {
     fn drop(&mut self) {
-        self.core.is_finished.store(true, Ordering::Release);
+        if !self.core.is_finished.load(Ordering::Acquire) {
+            self.core.is_dropped.store(true, Ordering::Release);
+            self.core.release_now();
+        }
+        signals::leave(&self.core);
         self.core.table.keeper_wake.notify_one();
     }
 }

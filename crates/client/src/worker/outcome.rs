@@ -103,9 +103,9 @@ impl HandlerError {
         self.change(|error| error.retry_after = Some(wire_duration(delay)))
     }
 
-    /// Sets the code of the failure, for programs.
+    /// Sets the code of the failure, for programs. At most 256 characters are kept.
     pub fn with_code(self, code: impl Into<String>) -> Self {
-        self.change(|error| error.code = Some(code.into()))
+        self.change(|error| error.code = Some(cut(code.into())))
     }
 
     /// Ends the job without another retry, for any category.
@@ -143,13 +143,29 @@ impl<E: std::error::Error> From<E> for HandlerError {
     }
 }
 
+/// Most characters of a code. A longer one would be refused, and with it the whole outcome.
+const CODE_CHARS_MAX: usize = 256;
+
+fn cut(code: String) -> String {
+    match code.char_indices().nth(CODE_CHARS_MAX) {
+        Some((end, _)) => code.get(..end).unwrap_or_default().to_owned(),
+        None => code,
+    }
+}
+
 pub(super) fn reported(category: ReportedCategory, code: Option<String>, message: String) -> ReportedError {
+    let code = code.map(cut);
     ReportedError { category, message: Some(message), code, cause: None, retry_after: None, unrecoverable: None }
 }
 
 /// A failure of the worker, not of the work.
 pub(super) fn system_failure(code: &str, message: String) -> JobOutcome {
     JobOutcome::Fail(reported(ReportedCategory::System, Some(code.to_owned()), message))
+}
+
+/// The work is done, but its result cannot be stored: another run would not change that.
+pub(super) fn bad_result(message: String) -> JobOutcome {
+    JobOutcome::Fail(reported(ReportedCategory::Permanent, Some("bad_result".to_owned()), message))
 }
 
 /// What a handler may return.
@@ -172,7 +188,7 @@ impl<T: Serialize, E: Into<HandlerError>> IntoOutcome for Result<T, E> {
         };
         match to_raw_value(&value) {
             Ok(json) => JobOutcome::Complete((json.get() != "null").then_some(json)),
-            Err(error) => system_failure("bad_result", format!("the result cannot be written as JSON: {error}")),
+            Err(error) => bad_result(format!("the result cannot be written as JSON: {error}")),
         }
     }
 }
@@ -225,6 +241,15 @@ mod tests {
         assert_eq!(error.retry_after, Some(longshore_api::Duration::from_secs(90)));
         let error = failed(Err::<(), _>(HandlerError::permanent("gone", "no such user")).into_outcome());
         assert_eq!((error.category, error.code.as_deref()), (ReportedCategory::Permanent, Some("gone")));
+    }
+
+    #[test]
+    fn a_long_code_is_cut() {
+        let long = "ä".repeat(300);
+        let error = failed(Err::<(), _>(HandlerError::permanent(long.clone(), "x")).into_outcome());
+        assert_eq!(error.code.unwrap().chars().count(), 256);
+        let error = failed(Err::<(), _>(HandlerError::temporary("x").with_code(long)).into_outcome());
+        assert_eq!(error.code.unwrap().chars().count(), 256);
     }
 
     #[test]
