@@ -200,6 +200,13 @@ impl Client {
         Builder::default().build(url)
     }
 
+    /// Returns a client of the server in the variable `LONGSHORE_SERVER`, or of
+    /// `http://127.0.0.1:7070` without it.
+    pub fn from_env() -> Result<Self, BadUrl> {
+        let url = std::env::var("LONGSHORE_SERVER").ok().filter(|url| !url.is_empty());
+        Self::new(url.as_deref().unwrap_or("http://127.0.0.1:7070"))
+    }
+
     pub fn builder() -> Builder {
         Builder::default()
     }

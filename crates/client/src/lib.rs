@@ -78,6 +78,7 @@ pub use longshore_api as api;
 pub use longshore_api::enums::Priority;
 pub use longshore_derive::Job;
 pub use query::JobListQuery;
+pub use schedules::{ScheduleRequest, ScheduleTime};
 #[doc(hidden)]
 pub use serde_json;
 pub use submit::{JobHandle, JobRequest, Submit, WaitError, WorkflowRequest};
@@ -88,7 +89,12 @@ pub use transaction::{submit_in, submit_in_schema};
 #[cfg(feature = "sqlx")]
 pub use transaction::{submit_in_sqlx, submit_in_sqlx_schema};
 pub use worker::{
-    BatchHandler, BoxFuture, CancelReason, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
+    BatchHandler, BoxFuture, CancelReason, Classifier, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
     Middleware, NeededState, Next, RunEnd, RunReport, State, StateSource, Worker, WorkerError, WorkerEvent,
     WorkerReport, WorkerShutdown,
 };
+
+/// Compiles the code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;

@@ -166,6 +166,8 @@ pub(crate) struct ActiveJob {
     pub(crate) deadline: Option<Duration>,
     pub(crate) times: Mutex<LeaseTimes>,
     pub(crate) notes: Mutex<HeartbeatNotes>,
+    /// The last checkpoint, also before it is stored.
+    pub(crate) checkpoint: Mutex<Option<Box<RawValue>>>,
     pub(crate) started_at: OnceLock<Duration>,
     pub(crate) run: OnceLock<AbortHandle>,
     phase: AtomicU8,
@@ -198,6 +200,7 @@ impl ActiveJob {
         let active = Self {
             key,
             group,
+            checkpoint: Mutex::new(job.checkpoint.clone()),
             job,
             token: CancelToken::default(),
             lease,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use longshore_api::Time;
+use longshore_api::{RetryAdvice, Time};
 use longshore_api::enums::{ReportedCategory, WorkerDirective};
 use longshore_api::work::ClaimedJob;
 use parking_lot::Mutex;
@@ -15,18 +15,20 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use super::WorkerOptions;
+use super::{WorkerError, WorkerOptions};
 use super::active_job::{ActiveJob, CancelReason, JobPhase, JobTable};
 use super::context::{ContextShared, JobContext};
 use super::handler::{AnyHandler, BoxFuture};
 use super::middleware::{Middleware, Next};
 use super::outcome::{JobOutcome, reported, system_failure};
-use super::report::{Reporter, RunEnd, WorkerEvent};
+use super::report::{Reporter, RunEnd, WorkerEvent, is_outage};
 use super::server_clock::ServerClock;
 use super::settle::{PendingSettlement, SettleQueue};
 use crate::client::Client;
 use crate::clock::monotonic;
 use crate::hangup::Hangup;
+use crate::random::BackoffTimer;
+use crate::schedules::ScheduleRequest;
 
 /// Handlers by type, and one for all other types.
 #[derive(Clone, Default)]
@@ -215,6 +217,36 @@ impl WorkerCore {
             _ => self.release_all(),
         }
         count
+    }
+
+    /// Creates the schedules. Retries until the server responds, or until the worker is stopped.
+    pub(crate) async fn put_schedules(&self, schedules: Vec<ScheduleRequest>) -> Result<(), WorkerError> {
+        let mut draining = self.draining.subscribe();
+        for schedule in schedules {
+            let name = schedule.name.clone();
+            let refused = |error| WorkerError::Schedule { name: name.clone(), error };
+            let put = schedule.into_put().map_err(refused)?;
+            let mut backoff = BackoffTimer::new(Duration::from_millis(250), Duration::from_secs(10));
+            loop {
+                let result = tokio::select! {
+                    result = self.client.put_schedule(&name, &put) => result,
+                    _ = draining.wait_for(|is_draining| *is_draining) => return Ok(()),
+                };
+                self.reporter.observe_response(&result);
+                match result {
+                    Ok(_) => break,
+                    Err(error) if error.retry() == RetryAdvice::Never && !is_outage(&error) => {
+                        return Err(refused(error));
+                    }
+                    Err(_) => {}
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(backoff.next_delay()) => {}
+                    _ = draining.wait_for(|is_draining| *is_draining) => return Ok(()),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Starts the handler of a job in a task of its own.
