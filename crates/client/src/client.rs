@@ -19,6 +19,7 @@ use tokio::io::DuplexStream;
 
 use crate::connect::{Connector, Dial};
 use crate::error::{BadUrl, Error, TimeoutError};
+use crate::hangup::{Hangup, HangupConnector};
 
 /// Limit of a response, above a page of 1,000 jobs or one payload.
 const RESPONSE_MAX: usize = 256 << 20;
@@ -47,7 +48,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    http: legacy::Client<Connector, Full<Bytes>>,
+    http: legacy::Client<HangupConnector, Full<Bytes>>,
     /// URL without a slash at its end.
     base: String,
     options: Builder,
@@ -133,7 +134,7 @@ impl Builder {
     /// Returns a client of a server in this process. `dial` opens a connection to it.
     pub fn build_in_process(self, dial: impl Fn() -> io::Result<DuplexStream> + Send + Sync + 'static) -> Client {
         // The name appears in no request line: there is one server.
-        self.connect_to("http://in-process".to_owned(), Some(Arc::new(dial)))
+        self.connect_to("http://in-process".to_owned(), Some(Arc::new(dial)), None)
     }
 
     /// Returns a client for the server at `url`. Connects with the first request.
@@ -149,10 +150,10 @@ impl Builder {
                 None => None,
             },
         };
-        Ok(Self { token, ..self }.connect_to(base, None))
+        Ok(Self { token, ..self }.connect_to(base, None, None))
     }
 
-    fn connect_to(self, base: String, dial: Option<Dial>) -> Client {
+    fn connect_to(self, base: String, dial: Option<Dial>, hangup: Option<Arc<Hangup>>) -> Client {
         let connector = match &dial {
             Some(dial) => Connector::InProcess(Arc::clone(dial)),
             None => {
@@ -166,6 +167,7 @@ impl Builder {
         // The server closes idle connections after 75 s. The client closes them first, so that no
         // request is sent on a closed connection.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(60));
+        let connector = HangupConnector { inner: connector, hangup };
         Client { http: builder.build(connector), base, options: self, dial }
     }
 }
@@ -198,6 +200,13 @@ impl Client {
         Builder::default().build(url)
     }
 
+    /// Returns a client of the server in the variable `LONGSHORE_SERVER`, or of
+    /// `http://127.0.0.1:7070` without it.
+    pub fn from_env() -> Result<Self, BadUrl> {
+        let url = std::env::var("LONGSHORE_SERVER").ok().filter(|url| !url.is_empty());
+        Self::new(url.as_deref().unwrap_or("http://127.0.0.1:7070"))
+    }
+
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -213,7 +222,12 @@ impl Client {
 
     /// Returns a client of the same server that shares no connection with this one.
     pub(crate) fn with_own_connections(&self) -> Self {
-        self.options.clone().connect_to(self.base.clone(), self.dial.clone())
+        self.options.clone().connect_to(self.base.clone(), self.dial.clone(), None)
+    }
+
+    /// Returns such a client whose waiting requests can be ended.
+    pub(crate) fn with_hangup(&self, hangup: &Arc<Hangup>) -> Self {
+        self.options.clone().connect_to(self.base.clone(), self.dial.clone(), Some(Arc::clone(hangup)))
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -413,6 +427,15 @@ mod tests {
         let client = canned("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
         let error = client.job("x").await.unwrap_err();
         assert!(matches!(error, Error::UnexpectedResponse { status: 200, .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_without_its_server_has_unknown_retry_advice() {
+        let client = canned("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 5\r\n\r\n<html").await;
+        let error = client.job("x").await.unwrap_err();
+        assert_eq!(error.retry(), longshore_api::RetryAdvice::Unknown, "{error}");
+        let client = canned("HTTP/1.1 503 Unavailable\r\nContent-Length: 5\r\n\r\n<html").await;
+        assert_eq!(client.job("x").await.unwrap_err().retry(), longshore_api::RetryAdvice::Safe);
     }
 
     #[tokio::test]

@@ -43,6 +43,8 @@ impl Error {
             Self::Refused(problem) => problem.retry,
             Self::Connect { .. } => RetryAdvice::Safe,
             Self::ResponseLost { .. } => RetryAdvice::Unknown,
+            // A proxy that got no response from the server: it may have received the request.
+            Self::UnexpectedResponse { status: 502 | 504, .. } => RetryAdvice::Unknown,
             Self::UnexpectedResponse { .. } | Self::InvalidRequest(_) => RetryAdvice::Never,
         }
     }

@@ -26,6 +26,7 @@
 //!
 //! - `client.rs`: [`Client`]: URL, connection pool, timeouts, requests and responses
 //! - `connect.rs`: connections over TCP, or to a server in the same process
+//! - `hangup.rs`: ends waiting requests without losing responses that are on their way
 //! - `job.rs`: [`Job`]: what producer and worker share
 //! - `submit.rs`: typed submissions with retries, workflows, [`JobHandle`]
 //! - `jobs.rs`, `queues.rs`, `schedules.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method
@@ -47,6 +48,7 @@ mod connect;
 mod embedded;
 mod error;
 mod events;
+mod hangup;
 mod job;
 mod jobs;
 mod operations;
@@ -77,6 +79,7 @@ pub use longshore_api as api;
 pub use longshore_api::enums::Priority;
 pub use longshore_derive::Job;
 pub use query::JobListQuery;
+pub use schedules::{ScheduleRequest, ScheduleTime};
 #[doc(hidden)]
 pub use serde_json;
 pub use submit::{JobHandle, JobRequest, Submit, WaitError, WorkflowRequest};
@@ -87,7 +90,12 @@ pub use transaction::{submit_in, submit_in_schema};
 #[cfg(feature = "sqlx")]
 pub use transaction::{submit_in_sqlx, submit_in_sqlx_schema};
 pub use worker::{
-    BatchHandler, BoxFuture, CancelReason, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
+    BatchHandler, BoxFuture, CancelReason, Classifier, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
     Middleware, NeededState, Next, RunEnd, RunReport, State, StateSource, Worker, WorkerError, WorkerEvent,
     WorkerReport, WorkerShutdown,
 };
+
+/// Compiles the code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;

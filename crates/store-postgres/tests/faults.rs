@@ -72,6 +72,8 @@ async fn acknowledged(
 
 /// F31: kill -9 and fast restarts under load lose nothing that was answered, and a key that was
 /// asked twice has one job.
+///
+/// Proves I-5.
 #[test]
 fn postgresql_is_killed_and_restarted() {
     let cluster = Cluster::start(Durability::On);
@@ -163,6 +165,8 @@ fn requests_to_a_frozen_server_time_out() {
 }
 
 /// F40: the node retries serialization failures and deadlocks, and waits for locked rows.
+///
+/// Proves I-5.
 #[test]
 fn conflicts_are_retried_and_locks_awaited() {
     let cluster = Cluster::start(Durability::Off);

@@ -200,3 +200,84 @@ async fn a_queue_without_idempotency_accepts_submissions() {
     assert_eq!(report.completed, 1);
     assert_eq!(job.wait().await.unwrap(), 8);
 }
+
+/// The jobs of a dropped run are ready again at once, not after their lease.
+#[tokio::test]
+async fn a_dropped_run_releases_its_jobs() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    let (sender, _reasons) = mpsc::unbounded_channel();
+    let job = client.submit(WaitForToken).lease(Duration::from_secs(3_600)).await.unwrap();
+    let running = tokio::spawn(Worker::new(client.clone()).on(wait_for_token).state(sender).run());
+    while client.job(job.id()).await.unwrap().state != JobStatus::Running {
+        tokio::task::yield_now().await;
+    }
+    running.abort();
+    loop {
+        let job = client.job(job.id()).await.unwrap();
+        if job.state == JobStatus::Scheduled {
+            assert_eq!(job.counters.starts, 0);
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn never_ends(_: JobContext, _: WaitForToken) -> Result<(), HandlerError> {
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn the_limit_of_stuck_handlers_ends_the_run_with_an_error() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    client.submit(WaitForToken).execution_timeout(Duration::from_millis(200)).await.unwrap();
+    let worker = Worker::new(client).on(never_ends).stuck_grace(Duration::from_millis(50)).stuck_max(1);
+    let error = worker.run().await.unwrap_err();
+    let WorkerError::StuckHandlers { report } = error else { panic!("{error}") };
+    assert_eq!(report.abandoned, 1);
+}
+
+async fn count_batches(items: Vec<JobItem<Double>>, batches: State<Arc<AtomicU64>>) -> Vec<Result<i64, HandlerError>> {
+    batches.fetch_add(1, Ordering::Relaxed);
+    items.into_iter().map(|item| Ok(item.payload.n)).collect()
+}
+
+/// The batch is full although the worker has one slot for other handlers, and one of them runs.
+#[tokio::test]
+async fn a_batch_handler_has_slots_of_its_own() {
+    let server = Server::in_memory();
+    let client = client(&server);
+    client.submit_all((0..50).map(|n| JobRequest::new(&Double { n }))).await.unwrap();
+    client.submit(Panic).await.unwrap();
+    let batches = Arc::new(AtomicU64::new(0));
+    let worker = Worker::new(client).slots(1).state(Arc::clone(&batches)).on(panics);
+    let worker = worker.on_batch(50, Duration::from_secs(600), count_batches).max_jobs(51);
+    let report = worker.run().await.unwrap();
+    assert_eq!((report.completed, report.failed), (50, 1));
+    assert_eq!(batches.load(Ordering::Relaxed), 1);
+}
+
+/// The first worker of docs/guides/rust.md, as its reader runs it.
+#[tokio::test]
+async fn the_worker_of_the_guide_runs() {
+    let server = Server::in_memory();
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_longshore")).parent().unwrap();
+    let program = programs.join("examples/send_email");
+    assert!(program.exists(), "{} is missing (build it: cargo build -p longshore --examples)", program.display());
+    let mut command = tokio::process::Command::new(program);
+    command.env("LONGSHORE_SERVER", &server.url).env_remove("LONGSHORE_TOKEN").stdout(std::process::Stdio::piped());
+    let worker = command.spawn().unwrap();
+    let mail = serde_json::json!({"type": "email.send", "payload": {"to": "ada@example.com"}});
+    let job = server.call("POST", "/v1/queues/mail/jobs", &mail);
+    let id = job["id"].as_str().unwrap();
+    let waited = client(&server).wait(id, longshore::api::Duration::from_secs(60)).await.unwrap();
+    assert_eq!(waited.job.state, JobStatus::Completed);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(worker.id().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let output = worker.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let expected = "sending to ada@example.com\n\
+                    1 completed, 0 failed, 0 snoozed, 0 released, 0 lost, 0 abandoned, 0 panicked\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}

@@ -125,10 +125,11 @@ pub(crate) enum JobPhase {
 /// Times of a lease, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTimes {
-    /// When the claim or heartbeat was sent that renewed the lease last. The server's lease starts
-    /// later.
+    /// When the lease was renewed last, at the earliest. The server's lease starts later.
     pub(crate) renewed_at: Duration,
     pub(crate) next_heartbeat: Duration,
+    /// After a failed heartbeat: not before this time, also with a waiting checkpoint.
+    pub(crate) retry_at: Duration,
     /// Until then no other worker can get the job. `None` if the lease does not expire.
     pub(crate) valid_until: Option<Duration>,
     pub(crate) is_in_flight: bool,
@@ -144,18 +145,29 @@ pub(crate) struct HeartbeatNotes {
     pub(crate) waiters: Vec<oneshot::Sender<Result<(), String>>>,
 }
 
+impl HeartbeatNotes {
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.progress, &self.checkpoint].into_iter().flatten().map(|data| data.get().len()).sum()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct ActiveJob {
     pub(crate) key: u64,
+    /// Its group of slots.
+    pub(crate) group: usize,
     pub(crate) job: ClaimedJob,
     pub(crate) token: CancelToken,
     /// Length of the lease; `None` if it does not expire.
     pub(crate) lease: Option<Duration>,
+    /// When the server made the response to the claim, at the earliest.
     pub(crate) claimed_at: Duration,
     /// When the execution timeout ends, at the earliest.
     pub(crate) deadline: Option<Duration>,
     pub(crate) times: Mutex<LeaseTimes>,
     pub(crate) notes: Mutex<HeartbeatNotes>,
+    /// The last checkpoint, also before it is stored.
+    pub(crate) checkpoint: Mutex<Option<Box<RawValue>>>,
     pub(crate) started_at: OnceLock<Duration>,
     pub(crate) run: OnceLock<AbortHandle>,
     phase: AtomicU8,
@@ -168,8 +180,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(20);
 const MARGIN_MAX: Duration = Duration::from_secs(1);
 
 impl ActiveJob {
-    /// `claimed_at` is when the claim was sent, `now` the server's time of its response.
-    pub(crate) fn new(key: u64, job: ClaimedJob, claimed_at: Duration, now: Time) -> Self {
+    /// `claimed_at` is the earliest time of the claim's response, `now` the server's time of it.
+    pub(crate) fn new(key: u64, group: usize, job: ClaimedJob, claimed_at: Duration, now: Time) -> Self {
         let millis = |length: i64| Duration::from_millis(u64::try_from(length).unwrap_or(0));
         let lease = match (job.lease.duration, job.lease.expires_at) {
             (Some(lease), _) if lease.0 > 0 => Some(lease.as_std()),
@@ -180,12 +192,15 @@ impl ActiveJob {
         let times = LeaseTimes {
             renewed_at: claimed_at,
             next_heartbeat: claimed_at,
+            retry_at: Duration::ZERO,
             valid_until: None,
             is_in_flight: false,
             lost_at: None,
         };
         let active = Self {
             key,
+            group,
+            checkpoint: Mutex::new(job.checkpoint.clone()),
             job,
             token: CancelToken::default(),
             lease,
@@ -201,7 +216,7 @@ impl ActiveJob {
         active
     }
 
-    /// Extends the lease from `sent`, when the request was sent.
+    /// Extends the lease from `sent`, when the request was sent or its response made.
     pub(crate) fn on_renewed(&self, sent: Duration) {
         let mut times = self.times.lock();
         times.renewed_at = sent;
@@ -247,11 +262,12 @@ impl ActiveJob {
 }
 
 /// All claimed jobs that are not settled. Shared with the lease keeper's thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct JobTable {
     jobs: Mutex<HashMap<u64, Arc<ActiveJob>>>,
     next_key: AtomicU64,
-    running: AtomicUsize,
+    /// Occupied slots, by group.
+    running: Vec<AtomicUsize>,
     /// Wakes the lease keeper: an earlier timer, a checkpoint, or the end.
     pub(crate) keeper_wake: Notify,
     /// Wakes the dispatcher: a free slot, a settlement, or a removed job.
@@ -261,11 +277,31 @@ pub(crate) struct JobTable {
 }
 
 impl JobTable {
+    /// Returns an empty table with this many groups of slots.
+    pub(crate) fn new(groups: usize) -> Self {
+        Self {
+            jobs: Mutex::default(),
+            next_key: AtomicU64::default(),
+            running: std::iter::repeat_with(AtomicUsize::default).take(groups).collect(),
+            keeper_wake: Notify::default(),
+            dispatch_wake: Notify::default(),
+            keeper_planned: AtomicU64::default(),
+        }
+    }
+
     /// Adds the jobs of a claim, and wakes the keeper if it would sleep past a timer.
-    pub(crate) fn insert(&self, jobs: Vec<ClaimedJob>, claimed_at: Duration, now: Time) -> Vec<Arc<ActiveJob>> {
+    pub(crate) fn insert(
+        &self,
+        jobs: Vec<ClaimedJob>,
+        group_of: impl Fn(&str) -> usize,
+        claimed_at: Duration,
+        now: Time,
+    ) -> Vec<Arc<ActiveJob>> {
         let first = self.next_key.fetch_add(jobs.len() as u64, Ordering::Relaxed);
-        let active: Vec<_> =
-            (first..).zip(jobs).map(|(key, job)| Arc::new(ActiveJob::new(key, job, claimed_at, now))).collect();
+        let active: Vec<_> = (first..)
+            .zip(jobs)
+            .map(|(key, job)| Arc::new(ActiveJob::new(key, group_of(&job.job_type), job, claimed_at, now)))
+            .collect();
         let mut earliest = Duration::MAX;
         let mut table = self.jobs.lock();
         for job in &active {
@@ -302,16 +338,25 @@ impl JobTable {
         self.jobs.lock().is_empty()
     }
 
+    /// Running handlers of all groups.
     pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Acquire)
+        self.running.iter().map(|running| running.load(Ordering::Acquire)).sum()
     }
 
-    pub(crate) fn add_running(&self) {
-        self.running.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn running_in(&self, group: usize) -> usize {
+        self.running.get(group).map_or(0, |running| running.load(Ordering::Acquire))
     }
 
-    pub(crate) fn free_slot(&self) {
-        self.running.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn take_slot(&self, job: &ActiveJob) {
+        if let Some(running) = self.running.get(job.group) {
+            running.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn free_slot(&self, job: &ActiveJob) {
+        if let Some(running) = self.running.get(job.group) {
+            running.fetch_sub(1, Ordering::AcqRel);
+        }
         self.dispatch_wake.notify_one();
     }
 }
@@ -340,7 +385,7 @@ mod tests {
         job.lease.duration = lease.map(longshore_api::Duration::from_millis);
         job.lease.expires_at = None;
         job.deadline_at = timeout.map(|timeout| Time(1_000 + timeout));
-        ActiveJob::new(0, job, Duration::from_secs(7), Time(1_000))
+        ActiveJob::new(0, 0, job, Duration::from_secs(7), Time(1_000))
     }
 
     /// Proves I-61.
@@ -358,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_counts_from_before_the_claim_and_has_a_margin() {
+    fn a_deadline_counts_from_the_response_to_the_claim_and_has_a_margin() {
         let job = claimed(None, Some(2_000));
         assert_eq!(job.deadline, Some(Duration::from_secs(9)));
         assert_eq!(job.token_deadline(), Some(Duration::from_millis(8_800)));

@@ -64,6 +64,11 @@ async fn run_batches<M: 'static, H: BatchHandler<M>>(
                 Ok(None) | Err(_) => break,
             }
         }
+        // Jobs that were released meanwhile, or whose lease was lost, run elsewhere.
+        batch.retain(|entry| !entry.outcome.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
         let (handler, states) = (Arc::clone(&handler), states.clone());
         tokio::spawn(async move { run_batch(handler.as_ref(), &states, batch).await });
     }

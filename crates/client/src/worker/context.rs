@@ -1,5 +1,6 @@
 //! What a handler gets besides its payload.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,12 @@ use longshore_api::work::{Children, ChildrenCreated, ClaimedJob};
 use longshore_api::workflow::Inputs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::oneshot;
 
 use super::active_job::{ActiveJob, CancelReason, JobTable};
 use super::handler::{State, StateMap};
-use super::outcome::HandlerError;
+use super::outcome::{Classifier, ClassifyFunction, HandlerError};
 use crate::client::Client;
 use crate::clock::monotonic;
 use crate::error::Error;
@@ -28,12 +29,23 @@ pub struct JobContext {
 }
 
 /// What all runs of a worker share.
-#[derive(Debug)]
 pub(crate) struct ContextShared {
     pub(crate) states: Arc<StateMap>,
+    pub(crate) classify: Option<ClassifyFunction>,
     pub(crate) table: Arc<JobTable>,
     pub(crate) client: Client,
+    /// There is no server, as in a test of one handler: checkpoints are stored at once.
+    pub(crate) is_offline: bool,
 }
+
+impl fmt::Debug for ContextShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextShared").field("states", &self.states).finish_non_exhaustive()
+    }
+}
+
+/// Member of a checkpoint with the results of [`JobContext::step`].
+const STEPS: &str = "$steps";
 
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,15 +137,24 @@ impl JobContext {
         Ok(())
     }
 
-    /// Returns the checkpoint of an earlier attempt. One of another form counts as none.
+    /// Returns the last checkpoint, of this attempt or of an earlier one. One of another form counts
+    /// as none.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(self.job().checkpoint.as_ref()?.get()).ok()
+        serde_json::from_str(self.active.checkpoint.lock().as_ref()?.get()).ok()
     }
 
-    /// Stores data for a later attempt. Returns when the server has synced it.
+    /// Stores data for a later attempt, instead of the last checkpoint. Returns when the server has
+    /// synced it. A handler with [`JobContext::step`] has no other checkpoint.
     pub async fn save_checkpoint(&self, checkpoint: &(impl Serialize + Sync + ?Sized)) -> Result<(), HandlerError> {
+        self.store_checkpoint(to_raw_value(checkpoint)?).await
+    }
+
+    async fn store_checkpoint(&self, json: Box<RawValue>) -> Result<(), HandlerError> {
+        *self.active.checkpoint.lock() = Some(json.clone());
+        if self.shared.is_offline {
+            return Ok(());
+        }
         let (stored, answer) = oneshot::channel();
-        let json = to_raw_value(checkpoint)?;
         {
             let mut notes = self.active.notes.lock();
             notes.checkpoint = Some(json);
@@ -145,6 +166,42 @@ impl JobContext {
             Ok(Err(why)) => Err(HandlerError::temporary(format!("the checkpoint was not stored: {why}"))),
             Err(_) => Err(HandlerError::temporary("the checkpoint was not stored: the worker has ended")),
         }
+    }
+
+    /// Runs a part of the handler once over all attempts, and returns its stored result.
+    ///
+    /// The results are kept in the checkpoint, in the member `$steps`. A part whose result was not
+    /// stored, because the worker was killed, runs again.
+    pub async fn step<T, E, Run>(&self, name: &str, work: impl FnOnce() -> Run) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<HandlerError>,
+        Run: Future<Output = Result<T, E>>,
+    {
+        if let Some(result) = self.steps().get(name) {
+            return Ok(serde_json::from_str(result.get())?);
+        }
+        let result = work().await.map_err(Into::into)?;
+        let json = to_raw_value(&result)?;
+        let checkpoint = {
+            // Parts that run at the same time store their results one after the other.
+            let mut checkpoint = self.active.checkpoint.lock();
+            let mut steps = steps_of(checkpoint.as_deref());
+            steps.insert(name.to_owned(), json);
+            let json = to_raw_value(&BTreeMap::from([(STEPS, steps)]))?;
+            *checkpoint = Some(json.clone());
+            json
+        };
+        self.store_checkpoint(checkpoint).await?;
+        Ok(result)
+    }
+
+    fn steps(&self) -> BTreeMap<String, Box<RawValue>> {
+        steps_of(self.active.checkpoint.lock().as_deref())
+    }
+
+    pub(crate) fn classifier(&self) -> Classifier<'_> {
+        Classifier(self.shared.classify.as_ref())
     }
 
     /// Returns the state of type `T`, if the worker has one.
@@ -183,4 +240,12 @@ impl JobContext {
     pub fn snooze(&self, delay: Duration) -> HandlerError {
         HandlerError::snooze(delay)
     }
+}
+
+/// Returns the results of steps in a checkpoint.
+fn steps_of(checkpoint: Option<&RawValue>) -> BTreeMap<String, Box<RawValue>> {
+    let members: Option<BTreeMap<String, Box<RawValue>>> =
+        checkpoint.and_then(|checkpoint| serde_json::from_str(checkpoint.get()).ok());
+    let steps = members.and_then(|mut members| members.remove(STEPS));
+    steps.and_then(|steps| serde_json::from_str(steps.get()).ok()).unwrap_or_default()
 }

@@ -2,37 +2,60 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use longshore_api::{RetryAdvice, Time};
 use longshore_api::enums::{ReportedCategory, WorkerDirective};
+use longshore_api::work::ClaimedJob;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tracing::Instrument;
 
-use super::WorkerOptions;
+use super::{WorkerError, WorkerOptions};
 use super::active_job::{ActiveJob, CancelReason, JobPhase, JobTable};
 use super::context::{ContextShared, JobContext};
 use super::handler::{AnyHandler, BoxFuture};
 use super::middleware::{Middleware, Next};
 use super::outcome::{JobOutcome, reported, system_failure};
-use super::report::{Reporter, RunEnd, WorkerEvent};
+use super::report::{Reporter, RunEnd, WorkerEvent, is_outage};
+use super::server_clock::ServerClock;
 use super::settle::{PendingSettlement, SettleQueue};
 use crate::client::Client;
 use crate::clock::monotonic;
+use crate::hangup::Hangup;
+use crate::random::BackoffTimer;
+use crate::schedules::ScheduleRequest;
 
 /// Handlers by type, and one for all other types.
 #[derive(Clone, Default)]
 pub(crate) struct HandlerSet {
-    pub(crate) by_type: HashMap<String, Arc<dyn AnyHandler>>,
-    pub(crate) fallback: Option<Arc<dyn AnyHandler>>,
+    pub(crate) by_type: HashMap<String, TypeHandler>,
+    pub(crate) fallback: Option<TypeHandler>,
+}
+
+/// The handler of a job type, and its group of slots.
+#[derive(Clone)]
+pub(crate) struct TypeHandler {
+    pub(crate) handler: Arc<dyn AnyHandler>,
+    pub(crate) group: usize,
 }
 
 impl HandlerSet {
-    fn find(&self, job_type: &str) -> Option<&Arc<dyn AnyHandler>> {
+    fn find(&self, job_type: &str) -> Option<&TypeHandler> {
         self.by_type.get(job_type).or(self.fallback.as_ref())
     }
+}
+
+/// Slots that some job types share. Each batch handler has a group of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotGroup {
+    pub(crate) slots: usize,
+    /// Types to claim, sorted; none means all types.
+    pub(crate) types: Vec<String>,
 }
 
 /// When handlers are cancelled and jobs are released, once the worker shuts down.
@@ -43,6 +66,13 @@ pub(crate) struct ShutdownTimes {
     pub(crate) is_cancelled: bool,
 }
 
+/// What the lease keeper's thread has of its own: no handler can block them.
+#[derive(Debug)]
+pub(crate) struct KeeperLink {
+    pub(crate) runtime: Handle,
+    pub(crate) client: Client,
+}
+
 pub(crate) struct WorkerCore {
     pub(crate) options: WorkerOptions,
     pub(crate) client: Client,
@@ -51,6 +81,16 @@ pub(crate) struct WorkerCore {
     pub(crate) queue: SettleQueue,
     pub(crate) reporter: Reporter,
     pub(crate) handlers: HandlerSet,
+    pub(crate) groups: Vec<SlotGroup>,
+    pub(crate) clock: Mutex<ServerClock>,
+    /// Ends the claims that wait at the server.
+    pub(crate) hangup: Arc<Hangup>,
+    /// Set when the thread of the lease keeper has started.
+    pub(crate) keeper: OnceLock<KeeperLink>,
+    /// The limit of stuck handlers was reached.
+    pub(crate) is_stuck: AtomicBool,
+    /// The future of the run was dropped: the lease keeper releases the jobs and ends.
+    pub(crate) is_dropped: AtomicBool,
     pub(crate) middleware: Arc<[Arc<dyn Middleware>]>,
     /// Drains as soon as it is true.
     pub(crate) draining: watch::Sender<bool>,
@@ -65,7 +105,7 @@ impl WorkerCore {
     pub(crate) fn new(
         options: WorkerOptions,
         context: Arc<ContextShared>,
-        handlers: HandlerSet,
+        (handlers, groups): (HandlerSet, Vec<SlotGroup>),
         middleware: Vec<Arc<dyn Middleware>>,
         reporter: Reporter,
     ) -> Self {
@@ -77,12 +117,46 @@ impl WorkerCore {
             queue: SettleQueue::default(),
             reporter,
             handlers,
+            groups,
+            clock: Mutex::default(),
+            hangup: Arc::default(),
+            keeper: OnceLock::new(),
+            is_stuck: AtomicBool::new(false),
+            is_dropped: AtomicBool::new(false),
             middleware: middleware.into(),
             draining: watch::Sender::new(false),
             shutdown: Mutex::default(),
             stop_count: AtomicU8::new(0),
             is_finished: AtomicBool::new(false),
         }
+    }
+
+    /// Adds the jobs of a claim's response to the table.
+    pub(crate) fn insert_claimed(
+        &self,
+        jobs: Vec<ClaimedJob>,
+        sent: Duration,
+        received: Duration,
+        now: Time,
+    ) -> Vec<Arc<ActiveJob>> {
+        let answered_at = {
+            let mut clock = self.clock.lock();
+            let answered_at = clock.answered_at(sent, received, now);
+            clock.add(sent, received, now);
+            answered_at
+        };
+        let group_of = |job_type: &str| self.handlers.find(job_type).map_or(0, |found| found.group);
+        self.table.insert(jobs, group_of, answered_at, now)
+    }
+
+    /// Whether no job is in the table, and no settlement waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.table.is_empty() && self.queue.len() == 0
+    }
+
+    /// Slots of all groups.
+    pub(crate) fn slots(&self) -> usize {
+        self.groups.iter().map(|group| group.slots).sum()
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -100,6 +174,7 @@ impl WorkerCore {
         if !self.draining.send_replace(true) {
             self.reporter.emit(&WorkerEvent::Draining { running: self.table.running() });
         }
+        self.hangup.fire();
         self.table.keeper_wake.notify_one();
     }
 
@@ -123,6 +198,17 @@ impl WorkerCore {
         self.table.keeper_wake.notify_one();
     }
 
+    /// Fires all tokens and releases the jobs, without waiting for their handlers.
+    pub(crate) fn release_now(&self) {
+        self.begin_drain();
+        let now = monotonic();
+        let mut times = self.shutdown.lock();
+        times.cancel_at = Some(now);
+        times.release_at = Some(now);
+        drop(times);
+        self.table.keeper_wake.notify_one();
+    }
+
     /// First call: drains. Second call: releases all. Returns how many calls there were.
     pub(crate) fn on_stop(&self) -> u8 {
         let count = self.stop_count.fetch_add(1, Ordering::AcqRel).saturating_add(1);
@@ -133,12 +219,48 @@ impl WorkerCore {
         count
     }
 
+    /// Creates the schedules. Retries until the server responds, or until the worker is stopped.
+    pub(crate) async fn put_schedules(&self, schedules: Vec<ScheduleRequest>) -> Result<(), WorkerError> {
+        let mut draining = self.draining.subscribe();
+        for schedule in schedules {
+            let name = schedule.name.clone();
+            let refused = |error| WorkerError::Schedule { name: name.clone(), error };
+            let put = schedule.into_put().map_err(refused)?;
+            let mut backoff = BackoffTimer::new(Duration::from_millis(250), Duration::from_secs(10));
+            loop {
+                let result = tokio::select! {
+                    result = self.client.put_schedule(&name, &put) => result,
+                    _ = draining.wait_for(|is_draining| *is_draining) => return Ok(()),
+                };
+                self.reporter.observe_response(&result);
+                match result {
+                    Ok(_) => break,
+                    Err(error) if error.retry() == RetryAdvice::Never && !is_outage(&error) => {
+                        return Err(refused(error));
+                    }
+                    Err(_) => {}
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(backoff.next_delay()) => {}
+                    _ = draining.wait_for(|is_draining| *is_draining) => return Ok(()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the handler of a job in a task of its own.
     pub(crate) fn start_run(self: &Arc<Self>, active: &Arc<ActiveJob>) {
-        self.table.add_running();
+        self.table.take_slot(active);
         let _: Result<(), Duration> = active.started_at.set(monotonic());
-        let run = tokio::spawn(Arc::clone(self).run_job(Arc::clone(active)));
+        let job = &active.job;
+        let span = tracing::info_span!("job", id = job.id, job_type = job.job_type, attempt = job.attempt);
+        let run = tokio::spawn(Arc::clone(self).run_job(Arc::clone(active)).instrument(span));
         drop(active.run.set(run.abort_handle()));
+        if active.phase() != JobPhase::Running {
+            // The lease keeper has released it before it could end this task.
+            run.abort();
+        }
         if self.shutdown.lock().is_cancelled {
             active.token.fire(CancelReason::Drain);
         }
@@ -155,7 +277,7 @@ impl WorkerCore {
     }
 
     fn call_handler(&self, context: JobContext) -> BoxFuture<'_, JobOutcome> {
-        let Some(handler) = self.handlers.find(context.job_type()) else {
+        let Some(TypeHandler { handler, .. }) = self.handlers.find(context.job_type()) else {
             // The claim names the types: a job of another type is a defect of the server.
             return Box::pin(std::future::ready(JobOutcome::Release));
         };
@@ -170,7 +292,7 @@ impl WorkerCore {
         let outcome = match (active.token.reason(), outcome) {
             (Some(CancelReason::LeaseLost), _) => {
                 if active.change_phase(JobPhase::Running, JobPhase::Settling) {
-                    self.table.free_slot();
+                    self.table.free_slot(active);
                     self.end_run(active, RunEnd::Lost, None, Some("the lease was lost"));
                 }
                 return;
@@ -185,7 +307,7 @@ impl WorkerCore {
         };
         if active.change_phase(JobPhase::Running, JobPhase::Settling) {
             self.queue.push(PendingSettlement { active: Arc::clone(active), outcome, finished_at: monotonic() });
-            self.table.free_slot();
+            self.table.free_slot(active);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The dispatcher: claims jobs, starts them, and sends their settlements.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +11,13 @@ use longshore_api::work::{Claim, Claimed, JobState, Verdict};
 use tokio::time::sleep;
 
 use super::active_job::{ActiveJob, JobPhase};
+use super::claims::{ExchangeResponse, GroupClaims, new_claim, poll};
 use super::core::WorkerCore;
 use super::handler::BoxFuture;
 use super::outcome::JobOutcome;
 use super::report::is_outage;
 use super::settle::{PendingSettlement, send_settlements};
-use super::wire_duration;
+use crate::client::Client;
 use crate::clock::monotonic;
 use crate::error::Error;
 use crate::random::{BackoffTimer, jittered};
@@ -44,32 +44,15 @@ const BUSY_WAIT: Duration = Duration::from_millis(500);
 /// After the release of all jobs, settlements are retried for this time.
 const LAST_RETRIES: Duration = Duration::from_secs(10);
 
-/// A request that is in flight.
-struct Exchange {
-    claim_limit: usize,
-    response: BoxFuture<'static, ExchangeResponse>,
-}
-
-/// Its response.
-struct ExchangeResponse {
-    batch: Vec<PendingSettlement>,
-    /// When the request was sent.
-    sent: Duration,
-    claim_limit: usize,
-    result: Result<Option<Claimed>, Error>,
-    verdicts: Vec<Verdict<JobState>>,
-}
-
 pub(super) struct JobDispatcher {
     core: Arc<WorkerCore>,
-    /// Claimed jobs that wait for a slot.
-    prefetched: VecDeque<Arc<ActiveJob>>,
-    /// A claim without settlements, which may wait at the server.
-    long_poll: Option<Exchange>,
+    /// The client of claims that wait.
+    poll_client: Client,
+    groups: Vec<GroupClaims>,
+    polls: FuturesUnordered<BoxFuture<'static, ExchangeResponse>>,
     exchanges: FuturesUnordered<BoxFuture<'static, ExchangeResponse>>,
-    /// Limits of the claims among the exchanges.
-    promised: usize,
     claimed_jobs: u64,
+    has_claimed: bool,
     claim_backoff: BackoffTimer,
     settle_backoff: BackoffTimer,
     /// When the last claim returned jobs.
@@ -84,12 +67,13 @@ pub(super) struct JobDispatcher {
 impl JobDispatcher {
     pub(super) fn new(core: Arc<WorkerCore>) -> Self {
         Self {
+            poll_client: core.client.with_hangup(&core.hangup),
+            groups: core.groups.iter().map(|_| GroupClaims::default()).collect(),
             core,
-            prefetched: VecDeque::new(),
-            long_poll: None,
+            polls: FuturesUnordered::new(),
             exchanges: FuturesUnordered::new(),
-            promised: 0,
             claimed_jobs: 0,
+            has_claimed: false,
             claim_backoff: BackoffTimer::new(Duration::from_millis(250), Duration::from_secs(10)),
             settle_backoff: BackoffTimer::new(Duration::from_millis(100), Duration::from_secs(2)),
             last_claimed: Duration::ZERO,
@@ -106,7 +90,7 @@ impl JobDispatcher {
         let mut draining = self.core.draining.subscribe();
         loop {
             if self.core.is_draining() {
-                self.stop_claims();
+                self.release_prefetched();
             }
             self.start_prefetched();
             let wait = self.send_requests(monotonic());
@@ -114,22 +98,9 @@ impl JobDispatcher {
                 return self.fatal.map_or(Ok(()), Err);
             }
             let core = Arc::clone(&self.core);
-            let Self { long_poll, exchanges, .. } = &mut self;
-            let polled = async {
-                match long_poll {
-                    Some(exchange) => (&mut exchange.response).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                Some(response) = exchanges.next(), if !exchanges.is_empty() => {
-                    self.promised -= response.claim_limit;
-                    self.on_response(response);
-                }
-                response = polled => {
-                    self.long_poll = None;
-                    self.on_response(response);
-                }
+                Some(response) = self.exchanges.next(), if !self.exchanges.is_empty() => self.on_response(response),
+                Some(response) = self.polls.next(), if !self.polls.is_empty() => self.on_response(response),
                 () = core.table.dispatch_wake.notified() => {}
                 Ok(()) = draining.changed() => {}
                 () = sleep(wait) => {}
@@ -137,11 +108,9 @@ impl JobDispatcher {
         }
     }
 
-    fn stop_claims(&mut self) {
-        // The server releases the jobs of a dropped request.
-        self.long_poll = None;
+    fn release_prefetched(&mut self) {
         let now = monotonic();
-        for job in self.prefetched.drain(..) {
+        for job in self.groups.iter_mut().flat_map(|group| group.prefetched.drain(..)) {
             if job.change_phase(JobPhase::Prefetched, JobPhase::Settling) {
                 self.core.queue.push(PendingSettlement { active: job, outcome: JobOutcome::Release, finished_at: now });
             }
@@ -149,35 +118,38 @@ impl JobDispatcher {
     }
 
     fn start_prefetched(&mut self) {
-        while self.core.table.running() < self.core.options.slots
-            && let Some(job) = self.prefetched.pop_front()
-        {
-            // The lease keeper may have released it.
-            if job.change_phase(JobPhase::Prefetched, JobPhase::Running) {
-                self.core.start_run(&job);
+        for (index, (group, claims)) in self.core.groups.iter().zip(&mut self.groups).enumerate() {
+            while self.core.table.running_in(index) < group.slots
+                && let Some(job) = claims.prefetched.pop_front()
+            {
+                // The lease keeper may have released it.
+                if job.change_phase(JobPhase::Prefetched, JobPhase::Running) {
+                    self.core.start_run(&job);
+                }
             }
         }
     }
 
     fn is_finished(&self) -> bool {
         let is_ending = self.is_done || self.fatal.is_some() || self.core.is_draining();
-        is_ending && self.core.table.is_empty() && self.core.queue.len() == 0 && self.exchanges.is_empty()
+        let is_idle = self.exchanges.is_empty() && self.polls.is_empty() && self.core.is_idle();
+        is_ending && is_idle
     }
 
-    /// Returns how many jobs a claim may ask for now.
-    fn claim_capacity(&self, now: Duration) -> usize {
+    /// Returns how many jobs a claim for the group may ask for now.
+    fn claim_capacity(&self, index: usize, now: Duration) -> usize {
         let options = &self.core.options;
-        let running = self.core.table.running();
+        let (Some(group), Some(claims)) = (self.core.groups.get(index), self.groups.get(index)) else { return 0 };
         let is_allowed = !self.core.is_draining() && !self.is_done && self.fatal.is_none() && now >= self.next_claim;
-        if !is_allowed || self.core.queue.len() > options.slots + BACK_PRESSURE {
+        if !is_allowed || claims.is_empty || self.core.queue.len() > self.core.slots() + BACK_PRESSURE {
             return 0;
         }
-        let free = options.slots.saturating_sub(running);
+        let free = group.slots.saturating_sub(self.core.table.running_in(index));
         let ahead = free * options.prefetch_percent / 100;
-        let promised = self.promised + self.long_poll.as_ref().map_or(0, |poll| poll.claim_limit);
-        let capacity = ahead.saturating_sub(self.prefetched.len() + promised).min(CLAIM_MAX);
+        let capacity = ahead.saturating_sub(claims.prefetched.len() + claims.promised).min(CLAIM_MAX);
         match options.max_jobs {
             Some(most) => {
+                let promised: usize = self.groups.iter().map(|group| group.promised).sum();
                 let left = most.saturating_sub(self.claimed_jobs + promised as u64);
                 capacity.min(usize::try_from(left).unwrap_or(usize::MAX))
             }
@@ -194,7 +166,7 @@ impl JobDispatcher {
         self.drop_expired(now);
         let pending = self.core.queue.len();
         if pending > 0 {
-            let is_idle = self.core.table.running() == 0 && self.prefetched.is_empty();
+            let is_idle = self.core.table.running() == 0 && self.groups.iter().all(|claims| claims.prefetched.is_empty());
             let flush_at = self.core.queue.oldest().map_or(now, |oldest| oldest + FLUSH_LINGER);
             let is_due = pending >= FLUSH_COUNT || is_idle || now >= flush_at;
             if now < self.next_settle {
@@ -206,20 +178,33 @@ impl JobDispatcher {
                 wait = wait.min(flush_at - now);
             }
         }
-        if self.core.queue.len() == 0 && self.long_poll.is_none() && self.promised == 0 {
-            let capacity = self.claim_capacity(now);
-            // Slots become free one by one: a claim for a few of them waits for others.
-            let is_small = capacity * SMALL_CLAIM < self.core.options.slots;
-            let linger_until = if is_small { self.last_claimed + FLUSH_LINGER } else { Duration::ZERO };
-            if capacity > 0 && now >= linger_until {
-                self.long_poll = Some(self.poll(capacity));
-            } else if capacity > 0 {
-                wait = wait.min(linger_until - now);
-            } else if now < self.next_claim {
-                wait = wait.min(self.next_claim - now);
+        if self.core.queue.len() == 0 {
+            for index in 0..self.groups.len() {
+                wait = wait.min(self.poll_group(index, now));
             }
         }
         wait
+    }
+
+    /// Sends a claim for a group that has none in flight. Returns how long the dispatcher may sleep.
+    fn poll_group(&mut self, index: usize, now: Duration) -> Duration {
+        let slots = self.core.groups.get(index).map_or(0, |group| group.slots);
+        let has_claim = self.groups.get(index).is_none_or(|claims| claims.is_polling || claims.promised > 0);
+        if has_claim {
+            return Duration::MAX;
+        }
+        let capacity = self.claim_capacity(index, now);
+        // Slots become free one by one: a claim for a few of them waits for others.
+        let is_small = capacity * SMALL_CLAIM < slots;
+        let linger_until = if is_small { self.last_claimed + FLUSH_LINGER } else { Duration::ZERO };
+        if capacity > 0 && now >= linger_until {
+            self.poll(index, capacity, now);
+        } else if capacity > 0 {
+            return linger_until - now;
+        } else if now < self.next_claim {
+            return self.next_claim - now;
+        }
+        Duration::MAX
     }
 
     /// Gives up settlements that the server has not accepted for too long.
@@ -234,79 +219,80 @@ impl JobDispatcher {
         }
     }
 
-    fn new_claim(&self, limit: usize, wait: Duration) -> Claim {
-        let options = &self.core.options;
-        Claim {
-            queues: options.queues.clone(),
-            worker: Some(options.name.clone()),
-            version: options.version.clone(),
-            limit: Some(limit as u64),
-            wait: (!wait.is_zero()).then(|| wire_duration(wait)),
-            types: (!options.types.is_empty()).then(|| options.types.clone()),
-            lease: options.lease.map(wire_duration),
-            execution_timeout: options.execution_timeout.map(wire_duration),
-            ..Claim::default()
-        }
-    }
-
     /// Claims jobs, and waits for them at the server.
-    fn poll(&self, limit: usize) -> Exchange {
+    fn poll(&mut self, index: usize, limit: usize, now: Duration) {
         let options = &self.core.options;
         let wait = match (options.until_empty, self.core.table.is_empty()) {
             // During an outage the claim does not wait, so that its end is reported at once.
             _ if self.core.reporter.is_server_lost() => Duration::ZERO,
             (true, true) => Duration::ZERO,
             (true, false) => BUSY_WAIT,
+            // A claim that does not wait shows the server's clock. Those that wait need it.
+            (false, _) if !self.core.clock.lock().is_fresh(now) => Duration::ZERO,
             (false, _) => options.wait,
         };
-        let claim = self.new_claim(limit, wait);
-        let client = self.core.client.clone();
-        let response = Box::pin(async move {
-            let sent = monotonic();
-            let result = client.claim(&claim).await.map(Some);
-            ExchangeResponse { batch: Vec::new(), sent, claim_limit: limit, result, verdicts: Vec::new() }
-        });
-        Exchange { claim_limit: limit, response }
+        if let Some(claims) = self.groups.get_mut(index) {
+            claims.promised += limit;
+            claims.is_polling = true;
+        }
+        let request = poll(Arc::clone(&self.core), self.poll_client.clone(), index, limit, wait);
+        let task = match self.core.keeper.get() {
+            Some(link) => link.runtime.spawn(request),
+            None => tokio::spawn(request),
+        };
+        self.polls.push(Box::pin(async move {
+            task.await.unwrap_or_else(|ended| ExchangeResponse {
+                batch: Vec::new(),
+                group: index,
+                is_poll: true,
+                sent: now,
+                may_wait: false,
+                claim_limit: limit,
+                result: Err(Error::ResponseLost { cause: ended.into() }),
+                jobs: Vec::new(),
+                verdicts: Vec::new(),
+            })
+        }));
     }
 
     /// Sends settlements, with a claim for the slots that they have freed.
     fn exchange(&mut self, batch: Vec<PendingSettlement>, now: Duration) {
-        let claim_limit = self.claim_capacity(now);
-        self.promised += claim_limit;
-        let client = self.core.client.clone();
+        let capacities = (0..self.groups.len()).map(|index| (self.claim_capacity(index, now), index));
+        let (claim_limit, group) = capacities.max().unwrap_or((0, 0));
+        if let Some(claims) = self.groups.get_mut(group) {
+            claims.promised += claim_limit;
+        }
+        let core = Arc::clone(&self.core);
         let claim = (claim_limit > 0).then(|| {
             let settle = batch.iter().map(PendingSettlement::to_settlement).collect();
-            Claim { settle: Some(settle), ..self.new_claim(claim_limit, Duration::ZERO) }
+            Claim { settle: Some(settle), ..new_claim(&core, group, claim_limit, Duration::ZERO) }
         });
-        let response: BoxFuture<'static, ExchangeResponse> = Box::pin(async move {
+        self.exchanges.push(Box::pin(async move {
             let sent = monotonic();
-            let (result, verdicts) = match claim {
-                Some(claim) => match client.claim(&claim).await {
-                    Ok(mut claimed) => {
-                        let verdicts = claimed.results.take().unwrap_or_default();
-                        (Ok(Some(claimed)), verdicts)
-                    }
-                    // One item may have refused the whole request: each gets its verdict alone.
-                    Err(error) if error.retry() == RetryAdvice::Never && !is_outage(&error) => {
-                        match send_settlements(&client, &batch).await {
-                            Ok(verdicts) => (Ok(None), verdicts),
-                            Err(error) => (Err(error), Vec::new()),
-                        }
-                    }
-                    Err(error) => (Err(error), Vec::new()),
-                },
-                None => match send_settlements(&client, &batch).await {
-                    Ok(verdicts) => (Ok(None), verdicts),
-                    Err(error) => (Err(error), Vec::new()),
-                },
-            };
-            ExchangeResponse { batch, sent, claim_limit, result, verdicts }
-        });
-        self.exchanges.push(response);
+            let (result, verdicts) = send_exchange(&core.client, claim, &batch).await;
+            let received = monotonic();
+            let mut jobs = Vec::new();
+            let result = result.map(|claimed| {
+                claimed.map(|mut claimed| {
+                    jobs = core.insert_claimed(std::mem::take(&mut claimed.jobs), sent, received, claimed.now);
+                    claimed
+                })
+            });
+            let (is_poll, may_wait) = (false, false);
+            ExchangeResponse { batch, group, is_poll, sent, may_wait, claim_limit, result, jobs, verdicts }
+        }));
     }
 
     fn on_response(&mut self, response: ExchangeResponse) {
-        let ExchangeResponse { batch, sent, claim_limit, result, verdicts } = response;
+        let ExchangeResponse { batch, group, is_poll, sent, may_wait, claim_limit, result, jobs, verdicts } = response;
+        if let Some(claims) = self.groups.get_mut(group) {
+            claims.promised -= claim_limit;
+            claims.is_polling &= !is_poll;
+        }
+        // The worker has hung up: the claim ends without a response.
+        if is_poll && result.is_err() && self.core.hangup.is_fired() {
+            return;
+        }
         self.core.reporter.observe_response(&result);
         let settled = !batch.is_empty();
         match result {
@@ -316,7 +302,8 @@ impl JobDispatcher {
                     self.core.apply_verdicts(batch, verdicts);
                 }
                 if let Some(claimed) = claimed {
-                    self.on_claimed(claimed, sent, !settled);
+                    let is_early = may_wait && monotonic().saturating_sub(sent) < EARLY;
+                    self.on_claimed(group, claimed.directive, jobs, is_poll, is_early);
                 }
             }
             Err(error) => {
@@ -325,8 +312,11 @@ impl JobDispatcher {
                 let is_refusal = error.retry() == RetryAdvice::Never && !is_outage(&error);
                 if claim_limit > 0 {
                     self.next_claim = now + self.claim_backoff.next_delay();
-                    if is_refusal {
+                    // A proxy without its server may respond with anything for a while.
+                    let is_foreign = matches!(error, Error::UnexpectedResponse { .. });
+                    if is_refusal && !(is_foreign && self.has_claimed) {
                         self.fatal = Some(error);
+                        self.core.hangup.fire();
                     }
                 }
                 if settled && !is_refusal {
@@ -336,25 +326,65 @@ impl JobDispatcher {
         }
     }
 
-    fn on_claimed(&mut self, claimed: Claimed, sent: Duration, is_poll: bool) {
+    fn on_claimed(
+        &mut self,
+        index: usize,
+        directive: WorkerDirective,
+        jobs: Vec<Arc<ActiveJob>>,
+        is_poll: bool,
+        is_early: bool,
+    ) {
         self.claim_backoff.reset();
-        self.claimed_jobs += claimed.jobs.len() as u64;
-        let is_empty = claimed.jobs.is_empty();
-        self.prefetched.extend(self.core.table.insert(claimed.jobs, sent, claimed.now));
+        self.has_claimed = true;
+        self.claimed_jobs += jobs.len() as u64;
+        let is_empty = jobs.is_empty();
+        for job in jobs {
+            if let Some(claims) = self.groups.get_mut(job.group) {
+                claims.prefetched.push_back(job);
+            }
+        }
         let now = monotonic();
         if !is_empty {
             self.last_claimed = now;
+            self.groups.iter_mut().for_each(|claims| claims.is_empty = false);
         }
-        self.core.obey(claimed.directive);
-        let is_held_back = claimed.directive != WorkerDirective::Run;
+        self.core.obey(directive);
+        let is_held_back = directive != WorkerDirective::Run;
         if is_held_back {
             self.next_claim = now + jittered(QUIET_PAUSE);
-        } else if is_empty && is_poll && now.saturating_sub(sent) < EARLY {
+        } else if is_empty && is_poll && is_early {
             self.next_claim = now + jittered(EARLY_PAUSE);
         }
-        let is_idle = self.core.table.is_empty() && self.core.queue.len() == 0;
-        if self.core.options.until_empty && is_poll && is_empty && is_idle && !is_held_back {
-            self.is_done = true;
+        let is_empty_group = is_poll && is_empty && self.core.is_idle() && !is_held_back;
+        if self.core.options.until_empty && is_empty_group {
+            if let Some(claims) = self.groups.get_mut(index) {
+                claims.is_empty = true;
+            }
+            let mut groups = self.core.groups.iter().zip(&self.groups);
+            self.is_done = groups.all(|(group, claims)| claims.is_empty || group.slots == 0);
         }
+    }
+}
+
+/// Sends settlements and a claim in one request. Returns the verdicts of the settlements.
+async fn send_exchange(
+    client: &Client,
+    claim: Option<Claim>,
+    batch: &[PendingSettlement],
+) -> (Result<Option<Claimed>, Error>, Vec<Verdict<JobState>>) {
+    if let Some(claim) = claim {
+        match client.claim(&claim).await {
+            Ok(mut claimed) => {
+                let verdicts = claimed.results.take().unwrap_or_default();
+                return (Ok(Some(claimed)), verdicts);
+            }
+            // One item may have refused the whole request: each gets its verdict alone.
+            Err(error) if error.retry() == RetryAdvice::Never && !is_outage(&error) => {}
+            Err(error) => return (Err(error), Vec::new()),
+        }
+    }
+    match send_settlements(client, batch).await {
+        Ok(verdicts) => (Ok(None), verdicts),
+        Err(error) => (Err(error), Vec::new()),
     }
 }

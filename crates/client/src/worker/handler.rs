@@ -12,7 +12,7 @@ use longshore_api::work::ClaimedJob;
 use serde::de::DeserializeOwned;
 
 use super::context::JobContext;
-use super::outcome::{IntoOutcome, JobOutcome, reported, system_failure};
+use super::outcome::{Classifier, ClassifyFunction, IntoOutcome, JobOutcome, reported, system_failure};
 use crate::job::Job;
 
 /// A boxed future that is `Send`.
@@ -123,9 +123,18 @@ pub struct JobItem<P> {
     pub payload: P,
 }
 
-/// The states that a batch handler gets.
-#[derive(Clone, Debug)]
-pub struct StateSource(pub(crate) Arc<StateMap>);
+/// What a batch handler gets from its worker: the states.
+#[derive(Clone)]
+pub struct StateSource {
+    pub(crate) states: Arc<StateMap>,
+    pub(crate) classify: Option<ClassifyFunction>,
+}
+
+impl fmt::Debug for StateSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StateSource({:?})", self.states)
+    }
+}
 
 fn missing_state(key: NeededState) -> JobOutcome {
     system_failure("missing_state", format!("the worker has no state of type {}", key.name))
@@ -154,7 +163,7 @@ macro_rules! implement_handlers {
                         None => return Box::pin(std::future::ready(missing_state(NeededState::of::<$state>()))),
                     }
                 ),*);
-                Box::pin(async move { run.await.into_outcome() })
+                Box::pin(async move { run.await.classified_outcome(context.classifier()) })
             }
         }
 
@@ -174,10 +183,10 @@ macro_rules! implement_handlers {
 
             fn call(&self, states: &StateSource, items: Vec<JobItem<P>>) -> BoxFuture<'static, Vec<JobOutcome>> {
                 let count = items.len();
-                // Without states the variables are not used.
-                let _ = (states, count);
+                // Without states the variable is not used.
+                let _ = count;
                 let run = self(items, $(
-                    match states.0.get::<$state>() {
+                    match states.states.get::<$state>() {
                         Some(state) => state,
                         None => {
                             let failed = vec![missing_state(NeededState::of::<$state>()); count];
@@ -185,7 +194,11 @@ macro_rules! implement_handlers {
                         }
                     }
                 ),*);
-                Box::pin(async move { run.await.into_iter().map(IntoOutcome::into_outcome).collect() })
+                let classify = states.classify.clone();
+                Box::pin(async move {
+                    let classifier = Classifier(classify.as_ref());
+                    run.await.into_iter().map(|result| result.classified_outcome(classifier)).collect()
+                })
             }
         }
     };
@@ -222,7 +235,7 @@ impl<F: Fn(JobContext) -> BoxFuture<'static, JobOutcome> + Send + Sync> AnyHandl
 }
 
 /// Wraps a typed handler.
-pub(super) fn erase<M: 'static, H: Handler<M>>(handler: H) -> Arc<dyn AnyHandler> {
+pub(crate) fn erase<M: 'static, H: Handler<M>>(handler: H) -> Arc<dyn AnyHandler> {
     Arc::new(move |context: JobContext| match decode::<H::Payload>(context.job()) {
         Ok(payload) => handler.call(context, payload),
         Err(bad) => Box::pin(std::future::ready(bad)) as BoxFuture<'static, JobOutcome>,

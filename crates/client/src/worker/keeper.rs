@@ -9,33 +9,41 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longshore_api::ErrorCode;
 use longshore_api::enums::WorkerDirective;
 use longshore_api::work::{BatchHeartbeat, Extended, Verdict};
+use longshore_api::{ErrorCode, RetryAdvice};
 use tokio::time::{sleep, timeout};
 
 use super::active_job::{ActiveJob, CancelReason, HeartbeatNotes, JobPhase};
-use super::core::WorkerCore;
+use super::core::{KeeperLink, WorkerCore};
 use super::outcome::JobOutcome;
-use super::report::{RunEnd, WorkerEvent};
+use super::report::{RunEnd, WorkerEvent, is_outage};
 use super::settle::{PendingSettlement, send_settlements};
 use crate::client::Client;
 use crate::clock::monotonic;
-use crate::random::BackoffTimer;
+use crate::error::Error;
+use crate::random::{BackoffTimer, jittered};
 
 /// Longest sleep of the thread.
 const SCAN_MAX: Duration = Duration::from_secs(10);
 /// Most heartbeats of one request.
 const BATCH_MAX: usize = 1_000;
-/// Timeout of a heartbeat request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of progress and checkpoints after which a request gets no more heartbeats.
+const BATCH_BYTES: usize = 4 << 20;
+/// Timeout of a heartbeat request: the interval of its jobs, within these limits. A connection that
+/// hangs must not use up a lease.
+const TIMEOUT_MIN: Duration = Duration::from_millis(250);
+const TIMEOUT_MAX: Duration = Duration::from_secs(10);
+/// After the future of the run was dropped, jobs are released for this time, with such pauses.
+const DROP_TIMEOUT: Duration = Duration::from_secs(3);
+const DROP_SCAN: Duration = Duration::from_millis(20);
 /// How long releases are retried during an outage.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(super) struct LeaseKeeper {
-    core: Arc<WorkerCore>,
-    client: Client,
+    pub(super) core: Arc<WorkerCore>,
+    pub(super) client: Client,
 }
 
 impl LeaseKeeper {
@@ -44,23 +52,34 @@ impl LeaseKeeper {
         let keeper = Self { core: Arc::clone(core), client: core.client.with_own_connections() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if core.options.handle_signals {
-            let guard = runtime.enter();
             super::signals::listen(core)?;
-            drop(guard);
         }
+        let link = KeeperLink { runtime: runtime.handle().clone(), client: keeper.client.clone() };
+        drop(core.keeper.set(link));
         let run = move || runtime.block_on(keeper.run());
         std::thread::Builder::new().name("longshore-leases".to_owned()).spawn(run)
     }
 
     async fn run(self) {
+        let mut dropped_at = None;
         while !self.core.is_finished.load(Ordering::Acquire) {
             let now = monotonic();
+            if self.core.is_dropped.load(Ordering::Acquire) {
+                let since = *dropped_at.get_or_insert_with(|| {
+                    tokio::spawn(self.clone().send_releases(self.core.queue.take_batch(), now));
+                    now
+                });
+                // Settlements that were in flight have no verdict: their jobs stay in the table.
+                if self.core.table.is_empty() || now >= since + DROP_TIMEOUT {
+                    return;
+                }
+            }
             let shutdown = self.advance_shutdown(now);
             let (due, next) = self.scan(now);
-            for batch in due.chunks(BATCH_MAX) {
-                tokio::spawn(self.clone().send_heartbeats(batch.to_vec()));
+            for batch in split(due) {
+                tokio::spawn(self.clone().send_heartbeats(batch));
             }
-            let next = next.min(shutdown).min(now + SCAN_MAX);
+            let next = next.min(shutdown).min(now + if dropped_at.is_some() { DROP_SCAN } else { SCAN_MAX });
             self.core.table.plan_keeper(next);
             tokio::select! {
                 () = sleep(next.saturating_sub(monotonic())) => {}
@@ -79,7 +98,7 @@ impl LeaseKeeper {
             let is_due = self.is_due(job, now);
             is_any_due |= is_due;
             if !is_due && can_heartbeat(job) {
-                next = next.min(job.times.lock().next_heartbeat);
+                next = next.min(next_heartbeat(job));
             }
         }
         if !is_any_due {
@@ -91,7 +110,7 @@ impl LeaseKeeper {
     }
 
     fn is_due(&self, job: &ActiveJob, at: Duration) -> bool {
-        can_heartbeat(job) && (at >= job.times.lock().next_heartbeat || !job.notes.lock().waiters.is_empty())
+        can_heartbeat(job) && at >= next_heartbeat(job)
     }
 
     /// Fires deadlines, detects lost leases and stuck handlers. Returns the next timer of the job.
@@ -146,8 +165,9 @@ impl LeaseKeeper {
         }
         self.core.reporter.emit(&WorkerEvent::Abandoned { job: &job.job });
         self.core.end_run(job, RunEnd::Abandoned, None, Some("the handler ignored its deadline"));
-        self.core.table.free_slot();
+        self.core.table.free_slot(job);
         if self.core.options.stuck_max.is_some_and(|most| self.core.reporter.abandoned() >= most) {
+            self.core.is_stuck.store(true, Ordering::Release);
             self.core.begin_drain();
         }
     }
@@ -187,7 +207,7 @@ impl LeaseKeeper {
                 if let Some(run) = job.run.get() {
                     run.abort();
                 }
-                self.core.table.free_slot();
+                self.core.table.free_slot(&job);
             } else if !job.change_phase(JobPhase::Prefetched, JobPhase::Settling) {
                 continue;
             }
@@ -203,7 +223,10 @@ impl LeaseKeeper {
     }
 
     /// Sends releases on this thread: the runtime of the worker may be blocked.
-    async fn send_releases(self, batch: Vec<PendingSettlement>, since: Duration) {
+    pub(super) async fn send_releases(self, batch: Vec<PendingSettlement>, since: Duration) {
+        if batch.is_empty() {
+            return;
+        }
         let mut backoff = BackoffTimer::new(Duration::from_millis(100), Duration::from_secs(2));
         loop {
             let response = send_settlements(&self.client, &batch).await;
@@ -220,9 +243,44 @@ impl LeaseKeeper {
     }
 
     async fn send_heartbeats(self, jobs: Vec<Arc<ActiveJob>>) {
+        let mut rest = vec![jobs];
+        while let Some(mut jobs) = rest.pop() {
+            let error = match self.send_batch(&jobs).await {
+                Ok(()) => continue,
+                Err(error) => error,
+            };
+            match error {
+                // Data of one job may have refused the request: the others must not lose their leases.
+                Some(error) if jobs.len() > 1 && is_refusal(&error) => {
+                    let half = jobs.split_off(jobs.len() / 2);
+                    rest.extend([jobs, half]);
+                }
+                Some(error) if is_refusal(&error) => {
+                    let code = error.problem().map_or_else(|| "bad_request".to_owned(), |problem| problem.code.clone());
+                    let detail = error.to_string();
+                    for job in &jobs {
+                        let refused = Verdict::Refused {
+                            id: None,
+                            code: code.clone(),
+                            detail: detail.clone(),
+                            field: None,
+                            allowed: Vec::new(),
+                        };
+                        let notes = std::mem::take(&mut *job.notes.lock());
+                        self.on_verdict(job, notes, refused, monotonic());
+                    }
+                }
+                Some(_) | None => jobs.iter().for_each(|job| retry_sooner(job)),
+            }
+        }
+        self.core.table.keeper_wake.notify_one();
+    }
+
+    /// Sends one request. On an error the data of the heartbeats is kept; `None` is a timeout.
+    async fn send_batch(&self, jobs: &[Arc<ActiveJob>]) -> Result<(), Option<Error>> {
         let mut sent_notes = Vec::with_capacity(jobs.len());
         let mut heartbeats = Vec::with_capacity(jobs.len());
-        for job in &jobs {
+        for job in jobs {
             job.times.lock().is_in_flight = true;
             let notes = std::mem::take(&mut *job.notes.lock());
             heartbeats.push(BatchHeartbeat {
@@ -233,29 +291,38 @@ impl LeaseKeeper {
             });
             sent_notes.push(notes);
         }
+        let interval = jobs.iter().map(|job| job.interval()).min().unwrap_or(TIMEOUT_MAX);
         let sent = monotonic();
-        let response = timeout(REQUEST_TIMEOUT, self.client.heartbeats(heartbeats)).await;
-        match response {
+        let response =
+            timeout(interval.clamp(TIMEOUT_MIN, TIMEOUT_MAX), self.client.heartbeats(heartbeats)).await;
+        let error = match response {
             Ok(Ok(results)) => {
                 self.core.reporter.observe_response::<()>(&Ok(()));
+                if let Some(now) = results.now {
+                    self.core.clock.lock().add(sent, monotonic(), now);
+                }
                 self.core.obey(results.directive.unwrap_or(WorkerDirective::Run));
                 for ((job, notes), verdict) in jobs.iter().zip(sent_notes).zip(results.results) {
                     self.on_verdict(job, notes, verdict, sent);
                 }
+                None
             }
             Ok(Err(error)) => {
-                self.core.reporter.observe_response::<()>(&Err(error));
-                jobs.iter().zip(sent_notes).for_each(|(job, notes)| self.retry_sooner(job, notes));
+                jobs.iter().zip(sent_notes).for_each(|(job, notes)| keep_notes(job, notes));
+                let response = Err::<(), _>(error);
+                self.core.reporter.observe_response(&response);
+                Some(response.err())
             }
             Err(_) => {
+                jobs.iter().zip(sent_notes).for_each(|(job, notes)| keep_notes(job, notes));
                 self.core.reporter.on_outage("no response to a heartbeat");
-                jobs.iter().zip(sent_notes).for_each(|(job, notes)| self.retry_sooner(job, notes));
+                Some(None)
             }
-        }
-        for job in &jobs {
+        };
+        for job in jobs {
             job.times.lock().is_in_flight = false;
         }
-        self.core.table.keeper_wake.notify_one();
+        error.map_or(Ok(()), Err)
     }
 
     fn on_verdict(&self, job: &ActiveJob, notes: HeartbeatNotes, verdict: Verdict<Extended>, sent: Duration) {
@@ -282,21 +349,60 @@ impl LeaseKeeper {
                         drop(waiter.send(Err(detail.clone())));
                     }
                 }
-                _ => self.retry_sooner(job, notes),
+                _ => {
+                    keep_notes(job, notes);
+                    retry_sooner(job);
+                }
             },
         }
     }
+}
 
-    /// Keeps the data of a failed heartbeat, unless the handler has newer data.
-    fn retry_sooner(&self, job: &ActiveJob, sent: HeartbeatNotes) {
-        let mut notes = job.notes.lock();
-        notes.progress = notes.progress.take().or(sent.progress);
-        notes.checkpoint = notes.checkpoint.take().or(sent.checkpoint);
-        notes.waiters.extend(sent.waiters);
-        drop(notes);
-        let wait = (job.interval() / 4).max(Duration::from_millis(20));
-        job.times.lock().next_heartbeat = monotonic() + wait;
+/// Splits heartbeats into requests, by count and by bytes.
+fn split(jobs: Vec<Arc<ActiveJob>>) -> Vec<Vec<Arc<ActiveJob>>> {
+    let mut batches = Vec::new();
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for job in jobs {
+        let length = job.notes.lock().bytes();
+        if batch.len() >= BATCH_MAX || (bytes > 0 && bytes + length > BATCH_BYTES) {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += length;
+        batch.push(job);
     }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
+
+/// Whether the server has refused a request as a whole.
+fn is_refusal(error: &Error) -> bool {
+    error.retry() == RetryAdvice::Never && !is_outage(error) && matches!(error, Error::Refused(_))
+}
+
+/// Keeps the data of a failed heartbeat, unless the handler has newer data.
+fn keep_notes(job: &ActiveJob, sent: HeartbeatNotes) {
+    let mut notes = job.notes.lock();
+    notes.progress = notes.progress.take().or(sent.progress);
+    notes.checkpoint = notes.checkpoint.take().or(sent.checkpoint);
+    notes.waiters.extend(sent.waiters);
+}
+
+/// Plans the next heartbeat after a failed one, with jitter: workers share an outage.
+fn retry_sooner(job: &ActiveJob) {
+    let wait = jittered((job.interval() / 3).max(Duration::from_millis(20)));
+    let mut times = job.times.lock();
+    times.retry_at = monotonic() + wait;
+    times.next_heartbeat = times.retry_at;
+}
+
+/// A checkpoint that a handler waits for is sent at once, but for the pause after a failure.
+fn next_heartbeat(job: &ActiveJob) -> Duration {
+    let has_waiters = !job.notes.lock().waiters.is_empty();
+    let times = job.times.lock();
+    if has_waiters { times.retry_at } else { times.next_heartbeat }
 }
 
 /// A job has heartbeats from its claim until it is settled or its lease is lost.
@@ -316,7 +422,7 @@ mod tests {
     use super::*;
 
     fn job() -> ActiveJob {
-        ActiveJob::new(0, crate::worker::sample_job(), Duration::ZERO, Time(0))
+        ActiveJob::new(0, 0, crate::worker::sample_job(), Duration::ZERO, Time(0))
     }
 
     /// Proves I-63.
@@ -333,6 +439,32 @@ mod tests {
         lost.lose_lease(Duration::ZERO);
         assert!(!can_heartbeat(&lost));
         assert_eq!(lost.token.reason(), Some(CancelReason::LeaseLost));
+    }
+
+    fn with_checkpoint(bytes: usize) -> Arc<ActiveJob> {
+        let job = Arc::new(job());
+        let data = serde_json::value::to_raw_value(&"x".repeat(bytes)).unwrap();
+        job.notes.lock().checkpoint = Some(data);
+        job
+    }
+
+    #[test]
+    fn requests_are_split_by_bytes_and_by_count() {
+        let lengths = |jobs: Vec<_>| split(jobs).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lengths((0..40).map(|_| with_checkpoint(1 << 20)).collect()).iter().sum::<usize>(), 40);
+        assert_eq!(lengths((0..7).map(|_| with_checkpoint(1 << 20)).collect()), [3, 3, 1]);
+        assert_eq!(lengths(vec![with_checkpoint(9 << 20), with_checkpoint(0)]), [1, 1]);
+        assert_eq!(lengths((0..2_500).map(|_| Arc::new(job())).collect()), [1_000, 1_000, 500]);
+    }
+
+    #[test]
+    fn a_waiting_checkpoint_is_sent_at_once_but_not_again_and_again() {
+        let job = job();
+        let (stored, _answer) = tokio::sync::oneshot::channel();
+        job.notes.lock().waiters.push(stored);
+        assert_eq!(next_heartbeat(&job), Duration::ZERO);
+        retry_sooner(&job);
+        assert!(next_heartbeat(&job) > Duration::ZERO);
     }
 
     #[test]

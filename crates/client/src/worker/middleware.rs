@@ -33,8 +33,8 @@ pub trait Middleware: Send + Sync + 'static {
 /// The rest of the chain: more middleware, then the handler.
 #[derive(Clone, Copy)]
 pub struct Next<'a> {
-    pub(super) rest: &'a [Arc<dyn Middleware>],
-    pub(super) handler: &'a Arc<dyn AnyHandler>,
+    pub(crate) rest: &'a [Arc<dyn Middleware>],
+    pub(crate) handler: &'a Arc<dyn AnyHandler>,
 }
 
 impl std::fmt::Debug for Next<'_> {

@@ -5,93 +5,62 @@
 //! - `context.rs`: [`JobContext`]; `outcome.rs`: [`JobOutcome`], [`HandlerError`]
 //! - `middleware.rs`: code around every handler; `report.rs`: events, and the report at the end
 //! - `active_job.rs`: a claimed job with its lease and token; the table of all of them
-//! - `dispatch.rs`: claims and settlements; `settle.rs`: what the verdicts mean
+//! - `dispatch.rs`: sends claims and settlements; `claims.rs`: claims of a group of slots;
+//!   `settle.rs`: what the verdicts mean; `server_clock.rs`: when a response was made
 //! - `keeper.rs`: heartbeats, deadlines and shutdown, on a thread of its own; `signals.rs`
-//! - `core.rs`: what all of them share
+//! - `core.rs`: what all of them share; `error.rs`: [`WorkerError`]; `shutdown.rs`: [`WorkerShutdown`]
 
 mod active_job;
 mod batch;
+mod claims;
 mod context;
 mod core;
 mod dispatch;
+mod error;
 mod handler;
 mod keeper;
 mod middleware;
 mod outcome;
 mod report;
+mod server_clock;
 mod settle;
+mod shutdown;
 mod signals;
 
 use std::fmt;
-use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "testing")]
-pub(crate) use self::active_job::{ActiveJob, JobTable};
+pub(crate) use self::active_job::ActiveJob;
+pub(crate) use self::active_job::JobTable;
 pub(crate) use self::context::ContextShared;
-pub(crate) use self::handler::StateMap;
+pub(crate) use self::handler::{StateMap, erase};
 
 pub use self::active_job::CancelReason;
 pub use self::context::JobContext;
+pub use self::error::WorkerError;
 pub use self::handler::{BatchHandler, BoxFuture, Handler, JobItem, NeededState, State, StateSource};
 pub use self::middleware::{Middleware, Next};
-pub use self::outcome::{HandlerError, IntoOutcome, JobOutcome};
+pub(crate) use self::outcome::ClassifyFunction;
+pub use self::outcome::{Classifier, HandlerError, IntoOutcome, JobOutcome};
 pub use self::report::{RunEnd, RunReport, WorkerEvent, WorkerReport};
+pub use self::shutdown::WorkerShutdown;
 
 use self::batch::BatchLimits;
-use self::core::{HandlerSet, WorkerCore};
+use self::core::{HandlerSet, SlotGroup, TypeHandler, WorkerCore};
 use self::dispatch::JobDispatcher;
+use self::error::TYPES_MAX;
 use self::handler::AnyHandler;
 use self::keeper::LeaseKeeper;
 use self::report::{EventFunction, Reporter};
+use self::shutdown::StopRequests;
 use crate::client::Client;
-use crate::error::{BadUrl, Error};
+use crate::error::BadUrl;
 use crate::job::Job;
-
-/// Why a worker could not run, or ended early.
-#[derive(Debug)]
-pub enum WorkerError {
-    /// The server refuses the claims of this worker.
-    Refused(Error),
-    NoHandler,
-    /// Two handlers have the same job type.
-    DuplicateHandler {
-        job_type: String,
-    },
-    /// A handler has an argument `State<T>`, and the worker has no state of this type.
-    MissingState {
-        job_type: String,
-        state: &'static str,
-    },
-    /// The thread of the lease keeper, or the listener for signals, could not be started.
-    Start(io::Error),
-}
-
-impl fmt::Display for WorkerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(error) => write!(f, "the server refuses the claim: {error}"),
-            Self::NoHandler => f.write_str("the worker has no handler (add one with `Worker::on`)"),
-            Self::DuplicateHandler { job_type } => write!(f, "two handlers for the job type {job_type:?}"),
-            Self::MissingState { job_type, state } => {
-                write!(f, "the handler of {job_type:?} needs a state of type {state} (add it with `Worker::state`)")
-            }
-            Self::Start(error) => write!(f, "cannot start the worker: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for WorkerError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused(error) => Some(error),
-            Self::Start(error) => Some(error),
-            Self::NoHandler | Self::DuplicateHandler { .. } | Self::MissingState { .. } => None,
-        }
-    }
-}
+use crate::schedules::{ScheduleRequest, ScheduleTime};
+use crate::submit::JobRequest;
 
 /// Options of a worker.
 #[derive(Clone, Debug)]
@@ -99,7 +68,6 @@ pub(crate) struct WorkerOptions {
     name: String,
     version: Option<String>,
     queues: Vec<String>,
-    types: Vec<String>,
     slots: usize,
     prefetch_percent: usize,
     lease: Option<Duration>,
@@ -123,7 +91,7 @@ impl WorkerOptions {
 }
 
 /// Builds a handler once the worker runs.
-type HandlerFactory = Box<dyn FnOnce(&Arc<StateMap>) -> Arc<dyn AnyHandler> + Send>;
+type HandlerFactory = Box<dyn FnOnce(&StateSource) -> Arc<dyn AnyHandler> + Send>;
 
 /// A handler of one type, or of several types.
 struct Registration {
@@ -131,6 +99,8 @@ struct Registration {
     /// Default queue of the job type.
     queue: Option<&'static str>,
     states: Vec<NeededState>,
+    /// Slots of a batch handler; others share those of the worker.
+    batch_slots: Option<usize>,
     create: HandlerFactory,
 }
 
@@ -164,6 +134,8 @@ pub struct Worker {
     states: StateMap,
     registrations: Vec<Registration>,
     middleware: Vec<Arc<dyn Middleware>>,
+    schedules: Vec<ScheduleRequest>,
+    classify: Option<ClassifyFunction>,
     observe: Option<EventFunction>,
     stop: Arc<parking_lot::Mutex<StopRequests>>,
 }
@@ -180,13 +152,18 @@ impl Worker {
         Client::new(url).map(Self::new)
     }
 
+    /// Returns a worker of the server in the variable `LONGSHORE_SERVER`, or of
+    /// `http://127.0.0.1:7070` without it.
+    pub fn from_env() -> Result<Self, BadUrl> {
+        Client::from_env().map(Self::new)
+    }
+
     /// Returns a worker that uses this client.
     pub fn new(client: Client) -> Self {
         let options = WorkerOptions {
             name: default_name(),
             version: None,
             queues: Vec::new(),
-            types: Vec::new(),
             slots: 16,
             prefetch_percent: 100,
             lease: None,
@@ -207,6 +184,8 @@ impl Worker {
             states: StateMap::default(),
             registrations: Vec::new(),
             middleware: Vec::new(),
+            schedules: Vec::new(),
+            classify: None,
             observe: None,
             stop: Arc::default(),
         }
@@ -219,13 +198,15 @@ impl Worker {
             types: vec![H::Payload::TYPE.to_owned()],
             queue: Some(H::Payload::QUEUE),
             states: H::states(),
-            create: Box::new(|_| handler::erase(handler)),
+            batch_slots: None,
+            create: Box::new(|_| erase(handler)),
         });
         self
     }
 
     /// Adds a handler that gets up to `size` jobs at once, or those of `wait` after the first. It
-    /// returns one outcome per job, in the same order. Each job takes a slot.
+    /// returns one outcome per job, in the same order. Its jobs have slots of their own: twice
+    /// `size`, so that the next batch is collected while one runs.
     #[must_use]
     pub fn on_batch<M: 'static, H: BatchHandler<M>>(mut self, size: usize, wait: Duration, handler: H) -> Self {
         let limits = BatchLimits { size: size.max(1), wait };
@@ -233,7 +214,8 @@ impl Worker {
             types: vec![H::Payload::TYPE.to_owned()],
             queue: Some(H::Payload::QUEUE),
             states: H::states(),
-            create: Box::new(move |states| batch::collect(handler, limits, StateSource(Arc::clone(states)))),
+            batch_slots: Some(limits.size * 2),
+            create: Box::new(move |states| batch::collect(handler, limits, states.clone())),
         });
         self
     }
@@ -247,13 +229,14 @@ impl Worker {
         R: Future<Output: IntoOutcome> + Send + 'static,
     {
         let handler = move |context: JobContext| -> BoxFuture<'static, JobOutcome> {
-            let run = handler(context);
-            Box::pin(async move { run.await.into_outcome() })
+            let run = handler(context.clone());
+            Box::pin(async move { run.await.classified_outcome(context.classifier()) })
         };
         self.registrations.push(Registration {
             types: types.into_iter().map(Into::into).collect(),
             queue: None,
             states: Vec::new(),
+            batch_slots: None,
             create: Box::new(|_| Arc::new(handler)),
         });
         self
@@ -270,6 +253,31 @@ impl Worker {
     #[must_use]
     pub fn layer(mut self, middleware: impl Middleware) -> Self {
         self.middleware.push(Arc::new(middleware));
+        self
+    }
+
+    /// Creates or replaces a schedule when the worker starts. An equal one changes nothing: every
+    /// start of every worker may do it.
+    #[must_use]
+    pub fn schedule(self, name: impl Into<String>, time: impl Into<ScheduleTime>, job: JobRequest) -> Self {
+        self.add_schedule(ScheduleRequest::new(name, time, job))
+    }
+
+    /// As [`Worker::schedule`], with a time zone and other options.
+    #[must_use]
+    pub fn add_schedule(mut self, schedule: ScheduleRequest) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
+    /// Sets the outcome of errors that `?` converts in a handler. The function gets the error, for
+    /// `downcast_ref`, and returns `None` for a temporary failure.
+    #[must_use]
+    pub fn classify(
+        mut self,
+        classify: impl Fn(&(dyn std::error::Error + 'static)) -> Option<HandlerError> + Send + Sync + 'static,
+    ) -> Self {
+        self.classify = Some(Arc::new(classify));
         self
     }
 
@@ -301,7 +309,7 @@ impl Worker {
         self
     }
 
-    /// Handlers that run at the same time. Default: 16.
+    /// Handlers that run at the same time, without batch handlers. Default: 16.
     #[must_use]
     pub fn slots(mut self, slots: usize) -> Self {
         self.options.slots = slots.max(1);
@@ -367,7 +375,9 @@ impl Worker {
         self
     }
 
-    /// Drains the worker after this many abandoned handlers, so that a supervisor restarts it.
+    /// Drains the worker after this many abandoned handlers. [`Worker::run`] then returns
+    /// [`WorkerError::StuckHandlers`]: a program that returns it from `main` has exit code 1, and a
+    /// supervisor restarts it.
     #[must_use]
     pub fn stuck_max(mut self, most: u64) -> Self {
         self.options.stuck_max = Some(most);
@@ -389,7 +399,8 @@ impl Worker {
     }
 
     /// Handles SIGTERM and SIGINT: the first drains, the second releases all jobs, the third exits
-    /// with code 128 + signal.
+    /// with code 128 + signal. So does one after the last such worker has ended. A program with
+    /// handlers of its own calls [`Worker::shutdown`] from them instead.
     #[must_use]
     pub fn handle_signals(mut self) -> Self {
         self.options.handle_signals = true;
@@ -402,60 +413,96 @@ impl Worker {
     }
 
     /// Runs until a signal, a [`WorkerShutdown`] or the server stops it, and all jobs are settled.
-    pub async fn run(self) -> Result<WorkerReport, WorkerError> {
+    ///
+    /// If the future is dropped before, running handlers are aborted and their jobs released, for
+    /// up to 3 s and on a thread of its own.
+    pub async fn run(mut self) -> Result<WorkerReport, WorkerError> {
         let stop = Arc::clone(&self.stop);
+        let schedules = std::mem::take(&mut self.schedules);
         let core = Arc::new(self.into_core()?);
         stop.lock().attach(&core);
         let keeper = LeaseKeeper::start(&core).map_err(WorkerError::Start)?;
         let ended = KeeperEnd { core: Arc::clone(&core) };
-        let result = JobDispatcher::new(Arc::clone(&core)).run().await;
+        let result = match core.put_schedules(schedules).await {
+            Ok(()) => JobDispatcher::new(Arc::clone(&core)).run().await.map_err(WorkerError::Refused),
+            Err(error) => Err(error),
+        };
+        core.is_finished.store(true, Ordering::Release);
         drop(ended);
         // The thread is at most a request away from its end. A panic there has been logged.
         drop(tokio::task::spawn_blocking(move || keeper.join()).await);
-        result.map_err(WorkerError::Refused)?;
-        Ok(core.reporter.report())
+        let report = core.reporter.report();
+        core.reporter.emit(&WorkerEvent::Ended(report));
+        result?;
+        if core.is_stuck.load(Ordering::Acquire) {
+            return Err(WorkerError::StuckHandlers { report });
+        }
+        Ok(report)
     }
 
     fn into_core(self) -> Result<WorkerCore, WorkerError> {
-        let Self { client, mut options, states, registrations, middleware, observe, .. } = self;
+        let Self { client, mut options, states, registrations, middleware, classify, observe, .. } = self;
         if registrations.is_empty() {
             return Err(WorkerError::NoHandler);
         }
         let states = Arc::new(states);
-        let mut handlers = HandlerSet::default();
-        let mut queues = Vec::new();
-        let mut claims_all = false;
-        for registration in registrations {
-            let Registration { types, queue, states: needed, create } = registration;
-            let job_type = types.first().cloned().unwrap_or_else(|| "*".to_owned());
-            if let Some(missing) = needed.into_iter().find(|key| !states.has(*key)) {
-                return Err(WorkerError::MissingState { job_type, state: missing.name });
-            }
-            queues.extend(queue.filter(|queue| !queues.contains(queue)));
-            let handler = create(&states);
-            if types.is_empty() {
-                claims_all = true;
-                handlers.fallback = Some(Arc::clone(&handler));
-            }
-            for job_type in types {
-                if handlers.by_type.insert(job_type.clone(), Arc::clone(&handler)).is_some() {
-                    return Err(WorkerError::DuplicateHandler { job_type });
-                }
-            }
-        }
-        if !claims_all {
-            options.types = handlers.by_type.keys().cloned().collect();
-            options.types.sort_unstable();
-        }
+        let source = StateSource { states: Arc::clone(&states), classify: classify.clone() };
+        let (handlers, groups, queues) = build_handlers(registrations, &source, options.slots)?;
         if options.queues.is_empty() {
             options.queues = queues.into_iter().map(str::to_owned).collect();
         }
         if options.queues.is_empty() {
             options.queues.push("default".to_owned());
         }
-        let context = Arc::new(ContextShared { states, table: Arc::default(), client });
-        Ok(WorkerCore::new(options, context, handlers, middleware, Reporter::new(observe)))
+        let table = Arc::new(JobTable::new(groups.len()));
+        let context = Arc::new(ContextShared { states, classify, table, client, is_offline: false });
+        Ok(WorkerCore::new(options, context, (handlers, groups), middleware, Reporter::new(observe)))
     }
+}
+
+/// Handlers by type, groups of slots, and the queues of the job types.
+type HandlerParts = (HandlerSet, Vec<SlotGroup>, Vec<&'static str>);
+
+fn build_handlers(
+    registrations: Vec<Registration>,
+    source: &StateSource,
+    slots: usize,
+) -> Result<HandlerParts, WorkerError> {
+    let mut handlers = HandlerSet::default();
+    let mut queues = Vec::new();
+    // The first group belongs to all handlers that are no batch handlers.
+    let mut groups = vec![SlotGroup { slots, types: Vec::new() }];
+    for registration in registrations {
+        let Registration { types, queue, states: needed, batch_slots, create } = registration;
+        let job_type = types.first().cloned().unwrap_or_else(|| "*".to_owned());
+        if let Some(missing) = needed.into_iter().find(|key| !source.states.has(*key)) {
+            return Err(WorkerError::MissingState { job_type, state: missing.name });
+        }
+        queues.extend(queue.filter(|queue| !queues.contains(queue)));
+        let group = if batch_slots.is_some() { groups.len() } else { 0 };
+        groups.extend(batch_slots.map(|slots| SlotGroup { slots, types: types.clone() }));
+        let found = TypeHandler { handler: create(source), group };
+        if types.is_empty() && handlers.fallback.replace(found.clone()).is_some() {
+            return Err(WorkerError::DuplicateHandler { job_type });
+        }
+        for job_type in types {
+            if handlers.by_type.insert(job_type.clone(), found.clone()).is_some() {
+                return Err(WorkerError::DuplicateHandler { job_type });
+            }
+        }
+    }
+    if handlers.by_type.len() > TYPES_MAX && handlers.fallback.is_none() {
+        return Err(WorkerError::TooManyTypes { count: handlers.by_type.len() });
+    }
+    let plain = handlers.by_type.iter().filter(|(_, found)| found.group == 0);
+    let mut plain: Vec<String> = plain.map(|(job_type, _)| job_type.clone()).collect();
+    plain.sort_unstable();
+    match (handlers.fallback.is_some(), groups.first_mut()) {
+        (false, Some(first)) if plain.is_empty() => first.slots = 0,
+        (false, Some(first)) => first.types = plain,
+        (true, _) | (false, None) => {}
+    }
+    Ok((handlers, groups, queues))
 }
 
 /// Ends the lease keeper, also if `run` is dropped.
@@ -465,52 +512,12 @@ struct KeeperEnd {
 
 impl Drop for KeeperEnd {
     fn drop(&mut self) {
-        self.core.is_finished.store(true, Ordering::Release);
+        if !self.core.is_finished.load(Ordering::Acquire) {
+            self.core.is_dropped.store(true, Ordering::Release);
+            self.core.release_now();
+        }
+        signals::leave(&self.core);
         self.core.table.keeper_wake.notify_one();
-    }
-}
-
-/// Stop requests from before the worker runs, and the worker after that.
-#[derive(Default)]
-struct StopRequests {
-    early: u8,
-    core: Option<Weak<WorkerCore>>,
-}
-
-impl StopRequests {
-    fn attach(&mut self, core: &Arc<WorkerCore>) {
-        self.core = Some(Arc::downgrade(core));
-        for _ in 0..self.early {
-            core.on_stop();
-        }
-    }
-}
-
-/// Stops a worker, as signals do.
-#[derive(Clone)]
-pub struct WorkerShutdown(Arc<parking_lot::Mutex<StopRequests>>);
-
-impl fmt::Debug for WorkerShutdown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WorkerShutdown")
-    }
-}
-
-impl WorkerShutdown {
-    /// The first call drains the worker: no more claims, and handlers have the grace time. The
-    /// second call fires all tokens and releases the jobs.
-    pub fn stop(&self) {
-        let mut requests = self.0.lock();
-        match &requests.core {
-            Some(core) => {
-                let core = core.upgrade();
-                drop(requests);
-                if let Some(core) = core {
-                    core.on_stop();
-                }
-            }
-            None => requests.early = requests.early.saturating_add(1),
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Outcomes of handlers, as values.
 
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::enums::{OutcomeKind, ReportedCategory};
@@ -66,11 +68,23 @@ impl JobOutcome {
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "return it from the handler"]
-pub struct HandlerError(Box<JobOutcome>);
+pub struct HandlerError {
+    outcome: Box<JobOutcome>,
+    /// The error that `?` has converted.
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// Returns the outcome of an error that `?` has converted, or `None` for a temporary failure. See
+/// [`Worker::classify`](super::Worker::classify).
+pub(crate) type ClassifyFunction = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<HandlerError> + Send + Sync>;
 
 impl HandlerError {
+    fn of(outcome: JobOutcome) -> Self {
+        Self { outcome: Box::new(outcome), source: None }
+    }
+
     fn failure(category: ReportedCategory, code: Option<String>, message: String) -> Self {
-        Self(Box::new(JobOutcome::Fail(reported(category, code, message))))
+        Self::of(JobOutcome::Fail(reported(category, code, message)))
     }
 
     /// A failure that another try may avoid. The job is retried by its policy.
@@ -90,12 +104,12 @@ impl HandlerError {
 
     /// Makes the job ready again after `delay`. No attempt is counted.
     pub fn snooze(delay: Duration) -> Self {
-        Self(Box::new(JobOutcome::Snooze(delay)))
+        Self::of(JobOutcome::Snooze(delay))
     }
 
     /// Makes the job ready again at once, for another worker. No attempt is counted.
     pub fn release() -> Self {
-        Self(Box::new(JobOutcome::Release))
+        Self::of(JobOutcome::Release)
     }
 
     /// Sets the wait before the retry, instead of the backoff of the policy.
@@ -103,9 +117,9 @@ impl HandlerError {
         self.change(|error| error.retry_after = Some(wire_duration(delay)))
     }
 
-    /// Sets the code of the failure, for programs.
+    /// Sets the code of the failure, for programs. At most 256 characters are kept.
     pub fn with_code(self, code: impl Into<String>) -> Self {
-        self.change(|error| error.code = Some(code.into()))
+        self.change(|error| error.code = Some(cut(code.into())))
     }
 
     /// Ends the job without another retry, for any category.
@@ -114,23 +128,32 @@ impl HandlerError {
     }
 
     fn change(mut self, change: impl FnOnce(&mut ReportedError)) -> Self {
-        if let JobOutcome::Fail(error) = self.0.as_mut() {
+        if let JobOutcome::Fail(error) = self.outcome.as_mut() {
             change(error);
         }
         self
     }
 
     pub fn outcome(&self) -> &JobOutcome {
-        &self.0
+        &self.outcome
     }
 
     pub fn into_outcome(self) -> JobOutcome {
-        *self.0
+        *self.outcome
+    }
+
+    /// Applies the function of the worker to the error that `?` has converted.
+    fn classified(self, classify: Option<&ClassifyFunction>) -> Self {
+        let found = match (classify, &self.source) {
+            (Some(classify), Some(source)) => classify(source.as_ref()),
+            (None, _) | (_, None) => None,
+        };
+        found.unwrap_or(self)
     }
 }
 
 /// Any error is a temporary failure. Its sources become the cause.
-impl<E: std::error::Error> From<E> for HandlerError {
+impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
     fn from(error: E) -> Self {
         let mut causes = Vec::new();
         let mut source = error.source();
@@ -139,11 +162,23 @@ impl<E: std::error::Error> From<E> for HandlerError {
             source = cause.source();
         }
         let cause = (!causes.is_empty()).then(|| causes.join("\n"));
-        Self::temporary(error.to_string()).change(|error| error.cause = cause)
+        let failure = Self::temporary(error.to_string()).change(|error| error.cause = cause);
+        Self { source: Some(Arc::new(error)), ..failure }
+    }
+}
+
+/// Most characters of a code. A longer one would be refused, and with it the whole outcome.
+const CODE_CHARS_MAX: usize = 256;
+
+fn cut(code: String) -> String {
+    match code.char_indices().nth(CODE_CHARS_MAX) {
+        Some((end, _)) => code.get(..end).unwrap_or_default().to_owned(),
+        None => code,
     }
 }
 
 pub(super) fn reported(category: ReportedCategory, code: Option<String>, message: String) -> ReportedError {
+    let code = code.map(cut);
     ReportedError { category, message: Some(message), code, cause: None, retry_after: None, unrecoverable: None }
 }
 
@@ -152,33 +187,53 @@ pub(super) fn system_failure(code: &str, message: String) -> JobOutcome {
     JobOutcome::Fail(reported(ReportedCategory::System, Some(code.to_owned()), message))
 }
 
+/// The work is done, but its result cannot be stored: another run would not change that.
+pub(super) fn bad_result(message: String) -> JobOutcome {
+    JobOutcome::Fail(reported(ReportedCategory::Permanent, Some("bad_result".to_owned()), message))
+}
+
 /// What a handler may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the result of a handler",
     note = "a handler returns `Result<T, HandlerError>` where `T` implements `serde::Serialize`; use `()` without a result"
 )]
-pub trait IntoOutcome {
-    fn into_outcome(self) -> JobOutcome;
+pub trait IntoOutcome: Sized {
+    fn into_outcome(self) -> JobOutcome {
+        self.classified_outcome(Classifier::default())
+    }
+
+    /// As `into_outcome`, with the worker's classification of errors.
+    fn classified_outcome(self, classifier: Classifier<'_>) -> JobOutcome;
+}
+
+/// The classification of errors of a worker.
+#[derive(Clone, Copy, Default)]
+pub struct Classifier<'a>(pub(crate) Option<&'a ClassifyFunction>);
+
+impl std::fmt::Debug for Classifier<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Classifier({})", self.0.is_some())
+    }
 }
 
 impl<T: Serialize, E: Into<HandlerError>> IntoOutcome for Result<T, E> {
-    fn into_outcome(self) -> JobOutcome {
+    fn classified_outcome(self, classifier: Classifier<'_>) -> JobOutcome {
         let value = match self {
             Ok(value) => value,
             Err(error) => {
                 let error: HandlerError = error.into();
-                return error.into_outcome();
+                return error.classified(classifier.0).into_outcome();
             }
         };
         match to_raw_value(&value) {
             Ok(json) => JobOutcome::Complete((json.get() != "null").then_some(json)),
-            Err(error) => system_failure("bad_result", format!("the result cannot be written as JSON: {error}")),
+            Err(error) => bad_result(format!("the result cannot be written as JSON: {error}")),
         }
     }
 }
 
 impl IntoOutcome for JobOutcome {
-    fn into_outcome(self) -> JobOutcome {
+    fn classified_outcome(self, _: Classifier<'_>) -> JobOutcome {
         self
     }
 }
@@ -203,8 +258,8 @@ mod tests {
                 f.write_str("cannot read the amount")
             }
         }
-        impl std::error::Error for Outer {
-            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
                 Some(&self.0)
             }
         }
@@ -225,6 +280,30 @@ mod tests {
         assert_eq!(error.retry_after, Some(longshore_api::Duration::from_secs(90)));
         let error = failed(Err::<(), _>(HandlerError::permanent("gone", "no such user")).into_outcome());
         assert_eq!((error.category, error.code.as_deref()), (ReportedCategory::Permanent, Some("gone")));
+    }
+
+    #[test]
+    fn errors_of_the_question_mark_are_classified() {
+        let classify: ClassifyFunction = Arc::new(|error| {
+            let error = error.downcast_ref::<std::num::ParseIntError>()?;
+            Some(HandlerError::permanent("bad_number", error.to_string()))
+        });
+        let classifier = Classifier(Some(&classify));
+        let parse = |text: &str| -> Result<u64, HandlerError> { Ok(text.parse()?) };
+        assert_eq!(failed(parse("x").classified_outcome(classifier)).code.as_deref(), Some("bad_number"));
+        let other = || -> Result<u64, HandlerError> { Err(std::io::Error::other("x"))? };
+        assert_eq!(failed(other().classified_outcome(classifier)).category, ReportedCategory::Temporary);
+        let own = Err::<u64, _>(HandlerError::temporary("x"));
+        assert_eq!(failed(own.classified_outcome(classifier)).category, ReportedCategory::Temporary);
+    }
+
+    #[test]
+    fn a_long_code_is_cut() {
+        let long = "ä".repeat(300);
+        let error = failed(Err::<(), _>(HandlerError::permanent(long.clone(), "x")).into_outcome());
+        assert_eq!(error.code.unwrap().chars().count(), 256);
+        let error = failed(Err::<(), _>(HandlerError::temporary("x").with_code(long)).into_outcome());
+        assert_eq!(error.code.unwrap().chars().count(), 256);
     }
 
     #[test]

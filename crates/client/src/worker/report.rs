@@ -1,6 +1,7 @@
 //! What a worker reports: events while it runs, and a report at its end.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -94,6 +95,8 @@ pub enum WorkerEvent<'a> {
     Abandoned {
         job: &'a ClaimedJob,
     },
+    /// The worker has ended, with this report. The last event, also if the run returns an error.
+    Ended(WorkerReport),
 }
 
 /// A function that gets the events of a worker.
@@ -118,9 +121,10 @@ impl Reporter {
     }
 
     pub(crate) fn emit(&self, event: &WorkerEvent<'_>) {
-        match &self.observe {
-            Some(observe) => observe(event),
-            None => log(event),
+        let Some(observe) = &self.observe else { return log(event) };
+        // A panic must not end the thread of the heartbeats.
+        if std::panic::catch_unwind(AssertUnwindSafe(|| observe(event))).is_err() {
+            tracing::error!("the function that gets the events of the worker panicked");
         }
     }
 
@@ -217,6 +221,7 @@ fn log(event: &WorkerEvent<'_>) {
                 }
             }
         }
+        WorkerEvent::Ended(report) => tracing::info!(%report, "the worker has ended"),
         WorkerEvent::Abandoned { job } => {
             tracing::error!(id = job.id, job_type = job.job_type, "stuck handler abandoned; it may still be running");
         }

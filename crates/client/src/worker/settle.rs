@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::active_job::{ActiveJob, JobPhase};
 use super::core::WorkerCore;
-use super::outcome::{JobOutcome, system_failure};
+use super::outcome::{HandlerError, JobOutcome, bad_result, system_failure};
 use super::report::{RunEnd, RunReport};
 use crate::client::Client;
 use crate::clock::monotonic;
@@ -108,9 +108,10 @@ impl SettleQueue {
     pub(crate) fn take_expired(&self, now: Duration, retry_until: Option<Duration>) -> Vec<PendingSettlement> {
         let mut pending = self.pending.lock();
         let is_expired = |settlement: &PendingSettlement| {
-            let valid_until = settlement.active.times.lock().valid_until.unwrap_or_default();
-            let limit = valid_until.max(settlement.finished_at) + RETRY_AFTER_LEASE;
-            now >= retry_until.map_or(limit, |until| until.min(limit))
+            // A lease that does not expire has no limit: without its settlement the job never ends.
+            let valid_until = settlement.active.times.lock().valid_until;
+            let limit = valid_until.map(|until| until.max(settlement.finished_at) + RETRY_AFTER_LEASE);
+            [limit, retry_until].into_iter().flatten().min().is_some_and(|limit| now >= limit)
         };
         let (expired, kept) = std::mem::take(&mut *pending).into_iter().partition::<Vec<_>, _>(is_expired);
         *pending = kept.into();
@@ -171,18 +172,32 @@ impl WorkerCore {
     fn on_refused(&self, mut settlement: PendingSettlement, code: &str, detail: &str) {
         let code = ErrorCode::from_code(code);
         match (code, &settlement.outcome) {
-            // The work is done: the job completes without its result.
+            // The progress may be what was refused. It is dropped before the result is.
+            (
+                Some(ErrorCode::PayloadTooLarge | ErrorCode::BadRequest | ErrorCode::Validation),
+                JobOutcome::Complete(_),
+            ) if settlement.active.notes.lock().progress.take().is_some() => {
+                tracing::warn!(id = settlement.active.job.id, detail, "completing without the progress");
+                self.push_settlement(settlement);
+            }
             (
                 Some(ErrorCode::PayloadTooLarge | ErrorCode::BadRequest | ErrorCode::Validation),
                 JobOutcome::Complete(Some(_)),
             ) => {
-                tracing::warn!(id = settlement.active.job.id, detail, "completing without the result");
-                settlement.outcome = JobOutcome::Complete(None);
+                settlement.outcome = bad_result(format!("the server refuses the result: {detail}"));
                 self.push_settlement(settlement);
             }
             // Some profiles have no release: report a failure.
             (Some(ErrorCode::IllegalTransition), JobOutcome::Release) => {
                 settlement.outcome = system_failure("worker_stopped", "the worker was stopped".to_owned());
+                self.push_settlement(settlement);
+            }
+            // Some have no snooze, either: the failure waits as long.
+            (Some(ErrorCode::IllegalTransition), JobOutcome::Snooze(delay)) => {
+                settlement.outcome = HandlerError::temporary("the queue has no snooze: retried after the same delay")
+                    .with_code("snoozed")
+                    .retry_after(*delay)
+                    .into_outcome();
                 self.push_settlement(settlement);
             }
             (Some(code), _) if code.retry() != RetryAdvice::Never => self.push_settlement(settlement),
@@ -217,5 +232,35 @@ impl WorkerCore {
         // The event comes first: a worker returns when the table is empty.
         self.reporter.end_run(RunReport { job: &active.job, end, state, duration, detail });
         self.table.remove(active);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_api::Time;
+
+    use super::*;
+
+    fn settled(lease: Option<u64>, finished_at: Duration) -> SettleQueue {
+        let mut job = crate::worker::sample_job();
+        job.lease.duration = lease.map(longshore_api::Duration::from_millis);
+        let active = Arc::new(ActiveJob::new(0, 0, job, Duration::ZERO, Time(0)));
+        let queue = SettleQueue::default();
+        queue.push(PendingSettlement { active, outcome: JobOutcome::Complete(None), finished_at });
+        queue
+    }
+
+    #[test]
+    fn a_settlement_is_retried_for_a_minute_after_its_lease() {
+        let queue = settled(Some(30_000), Duration::from_secs(10));
+        assert_eq!(queue.take_expired(Duration::from_secs(86), None).len(), 0);
+        assert_eq!(queue.take_expired(Duration::from_secs(87), None).len(), 1);
+    }
+
+    #[test]
+    fn a_settlement_of_a_lease_without_end_is_retried_until_the_worker_ends() {
+        let queue = settled(None, Duration::from_secs(10));
+        assert_eq!(queue.take_expired(Duration::from_secs(86_400), None).len(), 0);
+        assert_eq!(queue.take_expired(Duration::from_secs(86_400), Some(Duration::from_secs(80_000))).len(), 1);
     }
 }

@@ -51,7 +51,7 @@ fn when(schedule: &Schedule) -> String {
 
 pub(super) fn get(context: &Context, name: &str) -> Result<(), CliError> {
     let client = context.client()?;
-    let schedule = context.call(async { Ok(client.schedule(name).await?) })?;
+    let schedule = context.call(async { Ok(client.get_schedule(name).await?) })?;
     if context.output.json {
         return context.output.json(&schedule);
     }
