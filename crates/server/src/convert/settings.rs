@@ -86,6 +86,7 @@ pub(crate) fn of_overrides(overrides: &SettingsPatch) -> wire::Settings {
         cancel_running,
         clear_error_on_success,
         max_queued,
+        wait_target,
     } = overrides;
     let PolicyPatch { retry, execution_timeout, lease, lifetime, retention, max_reclaims } = job;
     let RetentionPatch { completed, failed, dead_letter, cancelled } = *retention;
@@ -110,6 +111,7 @@ pub(crate) fn of_overrides(overrides: &SettingsPatch) -> wire::Settings {
         cancel_running: *cancel_running,
         clear_error_on_success: *clear_error_on_success,
         max_queued: *max_queued,
+        wait_target: *wait_target,
     }
 }
 
