@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
-from longshore.testing import TestServer, find_binary
+from longshore import Done
+from longshore.testing import TestServer, find_binary, perform
 
 GUIDE = ROOT / "docs" / "guides" / "python.md"
 README = ROOT / "clients" / "python" / "README.md"
@@ -53,6 +56,19 @@ def test_guide_from_an_empty_directory(server: TestServer, tmp_path: Path) -> No
     assert "sent to ada@example.com" in output
     assert "1 completed" in output
     assert "3 passed" in output
+
+
+def test_worker_of_the_tour_takes_the_payloads_of_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "README.md"
+    [worker] = [text for language, text in blocks(page) if language == "python"]
+    module = types.ModuleType("tour")
+    monkeypatch.setitem(sys.modules, "tour", module)
+    exec(compile(worker, str(page), "exec"), module.__dict__)
+    payloads = re.findall(r"--type email\.send --payload '([^']*)'", page.read_text())
+    assert payloads
+    for payload in payloads:
+        sent = json.loads(payload)
+        assert perform(module.send_email, sent) == Done(f"sent to {sent['to']}")
 
 
 @pytest.mark.parametrize("page", [GUIDE, README], ids=["guide", "readme"])

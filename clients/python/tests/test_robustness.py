@@ -255,6 +255,26 @@ def test_batch_leaves_out_jobs_that_are_released() -> None:
     assert sizes == [1]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [(SystemExit(3), "SystemExit"), (_Unusual("x"), "_Unusual"), ([StopIteration()], "RuntimeError"), (5, "TypeError")],
+    ids=["exit", "base exception", "stop iteration", "no list"],
+)
+def test_batch_handler_that_goes_wrong_frees_its_slots(
+    server: TestServer, client: SyncClient, name: str, outcome: Any, code: str
+) -> None:
+    @batch_job("wrong", size=1, wait=0)
+    async def handler(items: list[Item[Any]]) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    handles = client.submit_many([handler.new(n, queue=name) for n in range(3)])
+    report = run_until_idle(server, name, handler)
+    assert report.failed == 3
+    assert [handle.get()["error"]["code"] for handle in handles] == [code] * 3
+
+
 def test_stuck_handlers_end_the_run_with_an_error(server: TestServer, client: SyncClient, name: str) -> None:
     stop = threading.Event()
 

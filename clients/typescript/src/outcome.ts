@@ -89,6 +89,15 @@ export function outcomeOfResult(value: unknown): Outcome {
 
 /** Returns the outcome of what a handler threw: temporary, unless it is an outcome itself. */
 export function outcomeOfError(thrown: unknown): Outcome {
+  try {
+    return describeThrown(thrown);
+  } catch {
+    // A value without a text, or an error whose parts throw.
+    return new Failed({ category: "temporary", message: "the handler threw a value that has no text" });
+  }
+}
+
+function describeThrown(thrown: unknown): Outcome {
   if (isOutcome(thrown)) return thrown;
   if (!(thrown instanceof Error)) return new Failed({ category: "temporary", message: String(thrown) });
   const error: FailureDetails = { category: "temporary", message: thrown.message || thrown.name };

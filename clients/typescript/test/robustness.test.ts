@@ -10,6 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Worker, job, release, silentLogger, snooze } from "longshore";
 import type { Outcome } from "longshore";
 import { TestServer } from "longshore/testing";
+import { z } from "zod";
 
 import { aborted, gate, until } from "./support.js";
 
@@ -171,6 +172,36 @@ test("progress over the limit costs the progress, not the result", async () => {
   await worker.runUntilIdle();
   assert.equal(await handle.wait({ timeout: "5s" }), "result");
   await worker[Symbol.asyncDispose]();
+});
+
+test("thrown values without a text, and checks that throw, are failures", async () => {
+  const queue = fresh();
+  const odd = job("odd", { queue, retry: { limit: 1 } });
+  const checked = job("checked", {
+    queue,
+    payload: z.unknown().transform(() => {
+      throw new Error("secret");
+    }),
+  });
+  const batched = job("batched", { queue, retry: { limit: 1 } });
+  const thrown = Object.create(null) as object;
+  const worker = new Worker(client, { slots: 1, logger: silentLogger })
+    .on(odd, () => {
+      throw thrown;
+    })
+    .on(checked, () => "not called")
+    .onBatch(batched, { size: 1 }, () => {
+      throw thrown;
+    });
+  const { id } = (await client.call("POST", `/v1/queues/${queue}/jobs`, { body: { type: "checked", payload: 1 } })) as { id: string };
+  const handles = [await client.submit(odd, null), await client.submit(batched, null)];
+  const report = await worker.runUntilIdle();
+  await worker[Symbol.asyncDispose]();
+  assert.equal(report.failed, 3);
+  for (const handle of handles) assert.equal((await handle.get()).error?.category, "temporary");
+  const { error } = await client.get(id);
+  assert.deepEqual([error?.category, error?.code], ["permanent", "bad_payload"]);
+  assert.doesNotMatch(error?.message ?? "", /secret/);
 });
 
 test("the server accepts every heartbeat", async () => {

@@ -1,8 +1,7 @@
-import { PayloadError } from "../errors.js";
-import { Failed, Released, outcomeOfError, outcomeOfResult, permanent } from "../outcome.js";
+import { Failed, Released, outcomeOfError, outcomeOfResult } from "../outcome.js";
 import type { Outcome } from "../outcome.js";
 import type { JobContext } from "./context.js";
-import { outcomeOfThrown, runMiddleware } from "./handlers.js";
+import { outcomeOfRefusedPayload, outcomeOfThrown, runMiddleware } from "./handlers.js";
 import type { BatchRegistration, Middleware, OnSync } from "./handlers.js";
 import type { HeldJob } from "./held-job.js";
 
@@ -37,7 +36,7 @@ export async function runBatch(run: BatchRun, items: RunningItem[]): Promise<voi
         return await gate.enter({ ...item, payload });
       } catch (error) {
         gate.leave();
-        return error instanceof PayloadError ? permanent("bad_payload", error.message) : outcomeOfError(error);
+        return outcomeOfRefusedPayload(error);
       }
     });
     // A job whose middleware did not call `next`.

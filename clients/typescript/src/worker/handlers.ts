@@ -69,6 +69,13 @@ export interface BatchRegistration {
 /** Called before and, with 0, after the synchronous part of a handler, with the number of its jobs. */
 export type OnSync = (number: number, jobs: number) => void;
 
+/** Returns the outcome of a payload that its schema refuses, or whose check throws. */
+export function outcomeOfRefusedPayload(error: unknown): Outcome {
+  if (error instanceof PayloadError) return permanent("bad_payload", error.message);
+  // The text of another error may quote the payload.
+  return permanent("bad_payload", `its check threw ${error instanceof Error ? error.name : typeof error}`);
+}
+
 /** Runs a handler inside the middleware. Never throws. */
 export async function runHandler(
   registration: Registration,
@@ -83,7 +90,7 @@ export async function runHandler(
       const checked = registration.definition.parsePayload(payload);
       parsed = checked instanceof Promise ? await checked : checked;
     } catch (error) {
-      return error instanceof PayloadError ? permanent("bad_payload", error.message) : outcomeOfError(error);
+      return outcomeOfRefusedPayload(error);
     }
     try {
       onSync(registration.number, 1);

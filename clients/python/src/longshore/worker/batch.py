@@ -77,7 +77,9 @@ class BatchCollector:
         except asyncio.CancelledError:
             for entry in entries:
                 entry.value.cancel()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             values = [error] * len(entries)
             self._deliver(entries, values)
         else:
@@ -88,7 +90,9 @@ class BatchCollector:
         for entry, value in zip(entries, values):
             if entry.value.done():
                 continue
-            if isinstance(value, Exception):
+            if isinstance(value, StopIteration):
+                entry.value.set_exception(RuntimeError("the handler raised or returned StopIteration"))
+            elif isinstance(value, BaseException):
                 entry.value.set_exception(value)
             else:
                 entry.value.set_result(value)
