@@ -68,8 +68,8 @@ impl Default for EngineOptions {
 pub enum Effect {
     /// A job changed its state. A transition to scheduled means that its queue has a ready job.
     ///
-    /// `since`: when the job became ready, for a claim; when the attempt started, for its end. Other
-    /// transitions, and those of other servers, have none.
+    /// `since`: when the job became ready, for a claim; when the attempt started, for its end.
+    /// Other transitions, and those of other servers, have none.
     Moved {
         id: JobId,
         seq: Seq,

@@ -13,7 +13,8 @@
 //! - `store_health.rs`: errors of the store that stop the server or are logged once
 //! - `wire/`: bodies, strict JSON, query strings, paths, responses, problem documents
 //! - `convert/`: conversion between wire types and core types
-//! - `background/`: change listener, ticker, virtual time, completion waiters, workers, metrics
+//! - `background/`: change listener, ticker, virtual time, completion waiters, workers, series,
+//!   metrics
 //! - `events/`: the event log and its listeners
 //! - `webhooks/`: endpoints, deliveries, and the task that sends them
 //! - `dashboard.rs`: the files of the dashboard, embedded by `build.rs`

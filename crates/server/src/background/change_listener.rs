@@ -87,11 +87,11 @@ fn on_effects(app: &AppState, effects: &[Effect]) {
         }
     }
     app.workers.jobs_released(released.into_iter());
+    app.series.count(effects);
     app.throughput.count(effects.iter().filter_map(|effect| match effect {
         Effect::Moved { queue, step, .. } => Some((queue, step)),
         Effect::Claimable(_) | Effect::Queue { .. } | Effect::Schedule { .. } => None,
     }));
-    app.series.count(effects);
     if needs_tick {
         // Propagation to dependents and retention have no announced deadline.
         app.tick_now.notify_one();

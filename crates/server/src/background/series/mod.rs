@@ -58,8 +58,8 @@ struct AllSeries {
     queues: HashMap<QueueName, Series>,
     /// A queue that found no room, to be added when another one is idle.
     waiting: Option<QueueName>,
-    /// Coarse interval in which room was made last.
-    tidied: i64,
+    /// Coarse interval in which the memory was measured last.
+    last_drop: i64,
 }
 
 /// The series of one queue, or of all.
@@ -211,8 +211,7 @@ impl Series {
         }
     }
 
-    fn sum_into(&mut self, now_ms: i64, spec: SeriesSpec, window: Window, groups: &mut [Group]) {
-        self.roll(now_ms);
+    fn sum_into(&self, spec: SeriesSpec, window: Window, groups: &mut [Group]) {
         let is_fine = spec.step_ms % COARSE_MS != 0;
         let track = if is_fine { &self.fine } else { &self.coarse };
         track.sum_into(window, self.gauges, groups);
@@ -224,8 +223,8 @@ impl SeriesSpec {
     fn window(self, now_ms: i64, since_ms: i64) -> Window {
         let Self { window_ms, step_ms } = self;
         let last = now_ms.div_euclid(step_ms);
-        let wanted = last - (window_ms + step_ms - 1).div_euclid(step_ms) + 1;
-        let first = wanted.max(since_ms.div_euclid(step_ms)).min(last);
+        let earliest = last - (window_ms + step_ms - 1).div_euclid(step_ms) + 1;
+        let first = earliest.max(since_ms.div_euclid(step_ms)).min(last);
         Window { first, count: usize::try_from(last - first + 1).unwrap_or(0), step_ms }
     }
 
@@ -257,8 +256,8 @@ fn to_points(window: Window, groups: Vec<Group>) -> Vec<SeriesPoint> {
 impl SeriesStore {
     pub(crate) fn new(now: Timestamp) -> Self {
         let total = Series::new(now.as_millis(), Gauges::default());
-        let tidied = i64::MIN;
-        Self(Mutex::new(AllSeries { since: now, total, queues: HashMap::new(), waiting: None, tidied }))
+        let last_drop = i64::MIN;
+        Self(Mutex::new(AllSeries { since: now, total, queues: HashMap::new(), waiting: None, last_drop }))
     }
 
     /// Begins the series with the jobs of the store, before the first effect.
@@ -298,7 +297,7 @@ impl SeriesStore {
             }
         }
         if let Some(at) = effects.iter().find_map(|effect| effect.transition().map(|(_, step)| step.at)) {
-            all.make_room(at.as_millis());
+            all.drop_points(at.as_millis());
         }
     }
 
@@ -347,12 +346,17 @@ impl SeriesStore {
             }
             None => series.effects > series.effects_before_reading,
         });
+        if let Some(waiting) = all.waiting.take()
+            && all.queues.len() >= QUEUES_MAX
+            && let Some(gauges) = read.get(&waiting)
+        {
+            all.replace_idle(waiting, Series::new(now_ms, *gauges));
+        }
         for (name, gauges) in read {
-            if all.queues.len() < QUEUES_MAX {
-                let mut series = Series::new(now_ms, Gauges::default());
-                series.gauges = gauges;
-                all.queues.insert(name.clone(), series);
+            if all.queues.len() >= QUEUES_MAX {
+                break;
             }
+            all.queues.entry(name.clone()).or_insert_with(|| Series::new(now_ms, gauges));
         }
     }
 
@@ -369,11 +373,11 @@ impl SeriesStore {
         let window = spec.window(now_ms, since.as_millis());
         let mut groups = vec![Group::default(); window.count];
         match totals_of {
-            None => self.0.lock().total.sum_into(now_ms, spec, window, &mut groups),
+            None => self.0.lock().total.sum_into(spec, window, &mut groups),
             // One lock per queue: a long answer must not delay the effects of commits.
             Some(names) => names.iter().for_each(|name| {
-                if let Some(series) = self.0.lock().queues.get_mut(*name) {
-                    series.sum_into(now_ms, spec, window, &mut groups);
+                if let Some(series) = self.0.lock().queues.get(*name) {
+                    series.sum_into(spec, window, &mut groups);
                 }
             }),
         }
@@ -388,10 +392,10 @@ impl SeriesStore {
         }
         let mut queues = HashMap::with_capacity(busiest.len());
         for name in busiest {
-            if let Some(series) = self.0.lock().queues.get_mut(name) {
+            if let Some(series) = self.0.lock().queues.get(name) {
                 let window = spec.window(now_ms, series.since_ms);
                 let mut groups = vec![Group::default(); window.count];
-                series.sum_into(now_ms, spec, window, &mut groups);
+                series.sum_into(spec, window, &mut groups);
                 queues.insert(name.clone(), to_points(window, groups));
             }
         }
@@ -407,8 +411,8 @@ impl SeriesStore {
         failures_ms: i64,
         growth_ms: i64,
     ) -> Option<RecentEvents> {
-        let mut all = self.0.lock();
-        let series = all.queues.get_mut(queue)?;
+        let all = self.0.lock();
+        let series = all.queues.get(queue)?;
         let now_ms = now.as_millis();
         let longest = failures_ms.max(growth_ms);
         if now_ms - series.last_effect_ms > longest + COARSE_MS {
@@ -417,10 +421,10 @@ impl SeriesStore {
         let spec = SeriesSpec { window_ms: longest, step_ms: COARSE_MS };
         let window = spec.window(now_ms, series.since_ms);
         let mut groups = vec![Group::default(); window.count];
-        series.sum_into(now_ms, spec, window, &mut groups);
+        series.sum_into(spec, window, &mut groups);
         let start_of = |number: i64| (window.first + number) * COARSE_MS;
         let mut recent = RecentEvents::default();
-        let base = groups.first().map_or(0, |_| series.coarse.gauges_before(start_of(0)).dead_letters);
+        let base = groups.first().map_or(0, |_| series.coarse.gauges_before(start_of(0), series.gauges).dead_letters);
         recent.dead_letters_before = u64::try_from(base).unwrap_or(0);
         for (number, group) in (0..).zip(&groups) {
             let start_ms = start_of(number);
@@ -441,21 +445,24 @@ impl SeriesStore {
 }
 
 impl AllSeries {
-    /// Keeps the bounds of memory, once per coarse interval.
-    fn make_room(&mut self, now_ms: i64) {
+    /// Replaces the queue without events for longest, if that is long enough.
+    fn replace_idle(&mut self, name: QueueName, series: Series) {
+        let idlest = self.queues.iter().min_by_key(|(_, series)| series.last_effect_ms);
+        let is_idle = |last_effect_ms: i64| series.since_ms - last_effect_ms > IDLE_MS;
+        let idlest = idlest.filter(|(_, other)| is_idle(other.last_effect_ms)).map(|(name, _)| name.clone());
+        if let Some(idlest) = idlest {
+            self.queues.remove(&idlest);
+            self.queues.insert(name, series);
+        }
+    }
+
+    /// Keeps the bound of memory, once per coarse interval.
+    fn drop_points(&mut self, now_ms: i64) {
         let interval = now_ms.div_euclid(COARSE_MS);
-        if interval == self.tidied {
+        if interval == self.last_drop {
             return;
         }
-        self.tidied = interval;
-        if let Some(waiting) = self.waiting.take() {
-            let idlest = self.queues.iter().min_by_key(|(_, series)| series.last_effect_ms);
-            let idlest = idlest.filter(|(_, series)| now_ms - series.last_effect_ms > IDLE_MS);
-            if let Some(name) = idlest.map(|(name, _)| name.clone()) {
-                self.queues.remove(&name);
-                self.queues.insert(waiting, Series::new(now_ms, Gauges::default()));
-            }
-        }
+        self.last_drop = interval;
         let bytes = |series: &Series| series.fine.bytes() + series.coarse.bytes();
         let mut used: usize = self.queues.values().map(bytes).sum();
         while used > POINT_BYTES_MAX {

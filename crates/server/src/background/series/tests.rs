@@ -120,11 +120,14 @@ fn queues_are_bounded_and_idle_ones_make_room() {
     let is_kept = |queue: &str| store.0.lock().queues.contains_key(&name(queue));
     assert_eq!((count(), is_kept("q1000")), (QUEUES_MAX, false));
     assert_eq!(read(&store, 10_000, MINUTE, 30_000).totals[0].submitted, 1_001, "totals have all queues");
+    let later = 2 * 3_600_000;
     for number in 1..QUEUES_MAX {
-        store.count(&dead_job(&format!("q{number}"), 2 * 3_600_000));
+        store.count(&dead_job(&format!("q{number}"), later));
     }
-    store.count(&dead_job("q1000", 2 * 3_600_000 + 31_000));
-    store.count(&dead_job("q1", 2 * 3_600_000 + 62_000));
+    store.count(&dead_job("q1000", later));
+    let reports: Vec<QueueStats> = (0..=QUEUES_MAX).map(|number| report(&format!("q{number}"), 2)).collect();
+    store.begin_reading();
+    store.end_reading(at(later + 10_000), &reports);
     assert_eq!((count(), is_kept("q1000"), is_kept("q0")), (QUEUES_MAX, true, false));
 }
 

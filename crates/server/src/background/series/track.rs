@@ -132,9 +132,12 @@ impl Track {
         self.drop_before(instant_ms.div_euclid(self.width_ms));
     }
 
-    /// Returns the gauges at an instant, as far as the points know.
-    pub(super) fn gauges_before(&self, instant_ms: i64) -> Gauges {
+    /// Returns the gauges before the interval of an instant. `gauges` are those of now.
+    pub(super) fn gauges_before(&self, instant_ms: i64, gauges: Gauges) -> Gauges {
         let index = instant_ms.div_euclid(self.width_ms);
+        if self.open.index < index {
+            return gauges;
+        }
         let earlier = self.points.partition_point(|point| point.index < index);
         let last = earlier.checked_sub(1).and_then(|last| self.points.get(last));
         last.map_or(self.before, |point| point.gauges)
@@ -176,7 +179,8 @@ impl Track {
                 group.wait.merge(&self.open.wait);
                 group.run.merge(&self.open.run);
             }
-            // From the open interval on, the gauges are those of now.
+            // From the open interval on, the gauges are those of now. It may be over: only an
+            // effect closes it, so that an effect that arrives after a read still counts there.
             group.gauges.add(if group_of(self.open.index) <= number { gauges } else { last });
         }
     }
