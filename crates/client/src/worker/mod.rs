@@ -28,8 +28,8 @@ mod shutdown;
 mod signals;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[cfg(feature = "testing")]
