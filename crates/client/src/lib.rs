@@ -90,8 +90,8 @@ pub use transaction::{submit_in, submit_in_schema};
 #[cfg(feature = "sqlx")]
 pub use transaction::{submit_in_sqlx, submit_in_sqlx_schema};
 pub use worker::{
-    BatchHandler, BoxFuture, CancelReason, Classifier, Handler, HandlerError, IntoOutcome, JobContext, JobItem, JobOutcome,
-    Middleware, NeededState, Next, RunEnd, RunReport, State, StateSource, Worker, WorkerError, WorkerEvent,
+    BatchHandler, BoxFuture, CancelReason, Classifier, Handler, HandlerError, IntoOutcome, JobContext, JobItem,
+    JobOutcome, Middleware, NeededState, Next, RunEnd, RunReport, State, StateSource, Worker, WorkerError, WorkerEvent,
     WorkerReport, WorkerShutdown,
 };
 

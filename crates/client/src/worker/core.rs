@@ -7,15 +7,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use longshore_api::{RetryAdvice, Time};
 use longshore_api::enums::{ReportedCategory, WorkerDirective};
 use longshore_api::work::ClaimedJob;
+use longshore_api::{RetryAdvice, Time};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use super::{WorkerError, WorkerOptions};
 use super::active_job::{ActiveJob, CancelReason, JobPhase, JobTable};
 use super::context::{ContextShared, JobContext};
 use super::handler::{AnyHandler, BoxFuture};
@@ -24,6 +23,7 @@ use super::outcome::{JobOutcome, reported, system_failure};
 use super::report::{Reporter, RunEnd, WorkerEvent, is_outage};
 use super::server_clock::ServerClock;
 use super::settle::{PendingSettlement, SettleQueue};
+use super::{WorkerError, WorkerOptions};
 use crate::client::Client;
 use crate::clock::monotonic;
 use crate::hangup::Hangup;

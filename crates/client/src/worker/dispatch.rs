@@ -166,7 +166,8 @@ impl JobDispatcher {
         self.drop_expired(now);
         let pending = self.core.queue.len();
         if pending > 0 {
-            let is_idle = self.core.table.running() == 0 && self.groups.iter().all(|claims| claims.prefetched.is_empty());
+            let is_idle =
+                self.core.table.running() == 0 && self.groups.iter().all(|claims| claims.prefetched.is_empty());
             let flush_at = self.core.queue.oldest().map_or(now, |oldest| oldest + FLUSH_LINGER);
             let is_due = pending >= FLUSH_COUNT || is_idle || now >= flush_at;
             if now < self.next_settle {

@@ -293,8 +293,7 @@ impl LeaseKeeper {
         }
         let interval = jobs.iter().map(|job| job.interval()).min().unwrap_or(TIMEOUT_MAX);
         let sent = monotonic();
-        let response =
-            timeout(interval.clamp(TIMEOUT_MIN, TIMEOUT_MAX), self.client.heartbeats(heartbeats)).await;
+        let response = timeout(interval.clamp(TIMEOUT_MIN, TIMEOUT_MAX), self.client.heartbeats(heartbeats)).await;
         let error = match response {
             Ok(Ok(results)) => {
                 self.core.reporter.observe_response::<()>(&Ok(()));

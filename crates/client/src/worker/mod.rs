@@ -28,8 +28,8 @@ mod shutdown;
 mod signals;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[cfg(feature = "testing")]
@@ -491,12 +491,12 @@ fn build_handlers(
             }
         }
     }
-    if handlers.by_type.len() > TYPES_MAX && handlers.fallback.is_none() {
-        return Err(WorkerError::TooManyTypes { count: handlers.by_type.len() });
-    }
     let plain = handlers.by_type.iter().filter(|(_, found)| found.group == 0);
     let mut plain: Vec<String> = plain.map(|(job_type, _)| job_type.clone()).collect();
     plain.sort_unstable();
+    if plain.len() > TYPES_MAX && handlers.fallback.is_none() {
+        return Err(WorkerError::TooManyTypes { count: plain.len() });
+    }
     match (handlers.fallback.is_some(), groups.first_mut()) {
         (false, Some(first)) if plain.is_empty() => first.slots = 0,
         (false, Some(first)) => first.types = plain,
