@@ -206,7 +206,7 @@ async fn a_queue_without_idempotency_accepts_submissions() {
 async fn a_dropped_run_releases_its_jobs() {
     let server = Server::in_memory();
     let client = client(&server);
-    let (sender, _reasons) = mpsc::unbounded_channel();
+    let (sender, _reasons) = mpsc::unbounded_channel::<CancelReason>();
     let job = client.submit(WaitForToken).lease(Duration::from_secs(3_600)).await.unwrap();
     let running = tokio::spawn(Worker::new(client.clone()).on(wait_for_token).state(sender).run());
     while client.job(job.id()).await.unwrap().state != JobStatus::Running {

@@ -1,6 +1,7 @@
 //! Settings: requests have overrides, responses have resolved values.
 
 use longshore_api::settings as wire;
+use longshore_core::Duration;
 use longshore_core::patch::{PolicyPatch, RetentionPatch, RetryPatch, SettingsPatch};
 use longshore_core::policy::{AdmissionSettings, Policy, Retention, Retry};
 
@@ -111,7 +112,7 @@ pub(crate) fn of_overrides(overrides: &SettingsPatch) -> wire::Settings {
         cancel_running: *cancel_running,
         clear_error_on_success: *clear_error_on_success,
         max_queued: *max_queued,
-        wait_target: *wait_target,
+        wait_target: wait_target.map(Duration::non_zero),
     }
 }
 

@@ -105,7 +105,7 @@ mod tests {
             since_start: ThroughputTotals { submitted, ..ThroughputTotals::default() },
             ..QueueStats::default()
         };
-        Stats { now: Time(0), totals: queue.clone(), queues: [("mail".to_owned(), queue)].into() }
+        Stats { now: Time(0), series: None, totals: queue.clone(), queues: [("mail".to_owned(), queue)].into() }
     }
 
     #[test]
