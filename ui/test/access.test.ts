@@ -81,7 +81,7 @@ test("a token for one queue sees only that queue", async () => {
   await page.close();
 });
 
-test("a revoked token is asked for again", async () => {
+test("the page wants another token after a revocation", async () => {
   const page = await openAs("operate", "workflows");
   const id = (await h.server.api.get("v1/tokens")).tokens.find((token: { name: string }) => token.name === "operate").id;
   await h.server.api.call("DELETE", `v1/tokens/${id}`);

@@ -1,4 +1,4 @@
-// Load for the pictures: submitters and workers of eight queues, with the troubles of a real day.
+// Load for the pictures: submitters and workers of eight queues, with the failures of a real day.
 
 import type { Api } from "./support";
 
@@ -39,8 +39,8 @@ export async function prepare(api: Api): Promise<void> {
   }
 }
 
-/** Submits and works until `isOver`; the queue of mails meets trouble after `troubleAfter` milliseconds. */
-export async function load(api: Api, troubleAfter: number, isOver: () => boolean): Promise<void> {
+/** Submits and works until `isOver`; the queue of mails fails after `failAfter` milliseconds. */
+export async function load(api: Api, failAfter: number, isOver: () => boolean): Promise<void> {
   const start = Date.now();
   const owed = new Map<Kind, number>();
   const submitter = async () => {
@@ -62,17 +62,17 @@ export async function load(api: Api, troubleAfter: number, isOver: () => boolean
     while (!isOver()) {
       const { jobs } = await api.post("v1/claims", { queues: [crew.queue], worker: name, version: crew.queue === "mail" ? "2.14.0" : "1.8.2", limit: crew.limit, types: crew.types, wait: "300ms" });
       await pause(crew.waitMs * (0.8 + 0.4 * Math.random()));
-      const isTrouble = crew.queue === "mail" && Date.now() - start > troubleAfter;
+      const isFailing = crew.queue === "mail" && Date.now() - start > failAfter;
       const settlements = jobs.map((job: { id: string; lease: { token: string } }) => {
-        const isBad = Math.random() < (isTrouble ? 0.16 : 0.006);
-        const [code, message] = isTrouble ? ["smtp_421", "4.7.0 too many messages, slow down"] : pick(FAILURES);
+        const isBad = Math.random() < (isFailing ? 0.16 : 0.006);
+        const [code, message] = isFailing ? ["smtp_421", "4.7.0 too many messages, slow down"] : pick(FAILURES);
         return { id: job.id, lease: job.lease.token, ...(isBad ? { outcome: "fail", error: { category: "temporary", code, message } } : { outcome: "complete", result: { ok: true } }) };
       });
       if (settlements.length) await api.post("v1/settlements", { settlements });
     }
   };
   const pauser = async () => {
-    await pause(troubleAfter / 3);
+    await pause(failAfter / 3);
     await api.post("v1/queues/invoices/pause");
   };
   await Promise.all([submitter(), pauser(), ...CREWS.flatMap((crew) => crew.names.map((name) => worker(crew, name)))]);

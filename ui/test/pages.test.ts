@@ -199,6 +199,23 @@ test("a graph of 1,000 jobs is folded and unfolds without a frozen page", async 
   await page.close();
 }, 60_000);
 
+test("what needs attention is listed, and its link leads to the cause", async () => {
+  const { api } = h.server;
+  await api.submit("lonely", { type: "lonely.job", payload: {} });
+  await api.advance("10m");
+  const page = await h.open("overview");
+  const item = page.locator(".attn li[data-code=no_worker]", { hasText: "lonely" });
+  await item.getByRole("link", { name: "See jobs" }).click();
+  await page.getByRole("link", { name: /lonely.job/ }).click();
+  await page.locator(".reasons", { hasText: "no_worker" }).waitFor();
+  await page.goto(`${h.url}#/overview`);
+  await page.getByRole("button", { name: "5 min", exact: true }).click();
+  await page.getByRole("main").getByLabel("Queue").selectOption("lonely");
+  await page.locator(".stat", { hasText: "Waiting" }).locator(".v", { hasText: /^1$/ }).waitFor();
+  expect(page.url()).toContain("queue=lonely");
+  await page.close();
+});
+
 test("the virtual clock is advanced from the banner", async () => {
   const page = await h.open("overview");
   const before = Date.parse((await h.server.api.get("v1/clock")).now);

@@ -70,6 +70,7 @@ test("pictures under load", async () => {
       await page.getByLabel("Select all listed jobs").check();
       await page.getByRole("button", { name: "Select everything that matches" }).click();
       await page.getByText(/can be requeued/).waitFor();
+      await page.evaluate("scrollTo(0, 0)");
       await live(page);
     },
   });
@@ -81,7 +82,7 @@ test("pictures under load", async () => {
       await overview(page);
       await page.keyboard.press("/");
       await page.getByRole("combobox", { name: "Search and commands" }).fill("invoices");
-      await page.getByRole("option").nth(2).waitFor();
+      await page.locator(".palette-list [role=option]").nth(2).waitFor();
     },
   });
   const group = await runCanary(api, "template_missing");

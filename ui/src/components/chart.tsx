@@ -50,7 +50,7 @@ function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { cu
     cursor: { sync: { key: sync.key, setSeries: false }, points: { show: false }, drag: { x: false, y: false }, y: false },
     scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
     axes: [
-      { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 72, values: (_, splits) => splits.map((value) => clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60)) },
+      { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 54, values: (_, splits) => splits.map((value) => clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60)) },
       { stroke: color("text-3"), font, grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, size: 46, gap: 6, space: 34, values: (_, splits) => splits.map((value) => (latest.current.axis ?? latest.current.format)(value)) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {

@@ -50,13 +50,14 @@ export function share(failed: number | null, completed: number | null): number |
 
 /**
  * Values of points as columns at the instants `at`. Counts become rates; an interval that has
- * hardly begun has none.
+ * not ended, or if it is long has hardly begun, has none.
  */
 export function columns(points: Point[], at: number[], step: number, now: number): Columns {
   const byTime = new Map(points.map((point) => [Date.parse(point.at), point]));
   const found = at.map((time) => byTime.get(time) ?? null);
   const seconds = at.map((time) => Math.min(step, Math.max(0, (now - time) / 1000)));
-  const rate = (name: "submitted" | "completed" | "failed"): Column => found.map((point, index) => (point && seconds[index]! >= step / 3 ? point[name] / seconds[index]! : null));
+  const least = step <= 30 ? step : step / 3;
+  const rate = (name: "submitted" | "completed" | "failed"): Column => found.map((point, index) => (point && seconds[index]! >= least ? point[name] / seconds[index]! : null));
   const level = (name: "depth" | "slots" | "dead_letters"): Column => found.map((point) => point?.[name] ?? null);
   const quantile = (name: "wait" | "run", of: "p50" | "p95" | "p99"): Column => found.map((point) => point?.[name]?.[of] ?? null);
   const quantiles = (name: "wait" | "run"): Quantiles => ({ p50: quantile(name, "p50"), p95: quantile(name, "p95"), p99: quantile(name, "p99") });

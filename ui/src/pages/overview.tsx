@@ -132,7 +132,7 @@ function words(item: AttentionItem): Words {
   const name = <code>{queue ?? ""}</code>;
   const a = t.attention;
   switch (item.code) {
-    case "no_worker": return { title: <>{a.noWorker} <code>{type ?? queue}</code></>, cause: a.noWorkerCause(facts.ready as number | null, queue ?? "", since("last_seen_at")), act: a.seeJobs, href: jobsOf({ state: "scheduled" }) };
+    case "no_worker": return { title: <>{a.noWorker} <code>{type ?? queue}</code></>, cause: a.noWorkerCause(facts.ready as number | null, queue ?? "", isRecent(text("last_seen_at")) ? null : since("last_seen_at"), isRecent(text("last_seen_at"))), act: a.seeJobs, href: jobsOf({ state: "scheduled" }) };
     case "oldest_over_target": return { title: <>{name}{a.overTarget}</>, cause: a.overTargetCause(short(text("age")), short(text("wait_target")), number("ready")), act: a.seeJobs, href: jobsOf({ state: "scheduled" }) };
     case "dead_letters_growing": return { title: <>{a.deadGrow} {name}</>, cause: a.deadGrowCause(number("growth"), short(text("window")), number("count")), act: a.openGroups, href: link(["dead-letters"], { queue }) };
     case "paused_with_work": return { title: <>{name} {a.paused}</>, cause: a.pausedCause(number("waiting"), since("oldest_scheduled_at")), act: a.openQueue, href: link(["queues", queue ?? ""]) };
@@ -144,6 +144,9 @@ function words(item: AttentionItem): Words {
     default: return { title: <>{item.code.replaceAll("_", " ")} {queue ? name : null}</>, cause: unknownFacts(facts), act: a.other, href: queue ? link(["queues", queue]) : link(["system"]) };
   }
 }
+
+/** Whether an instant is less than a minute ago. */
+const isRecent = (at: string): boolean => at !== "" && age(at) < 60_000;
 
 /** The first letter of a label is large. */
 const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
@@ -176,18 +179,20 @@ function AttentionRow({ item }: { item: AttentionItem }) {
   );
 }
 
-const SHOWN = 7;
+/** Rows that are as high as the charts beside them. */
+const ROWS = 7;
 
 function AttentionCard() {
   const list = useResource<{ items: AttentionItem[] }>("attention", () => get("v1/attention"), 1_000);
   const [isWhole, setWhole] = useState(false);
   const items = list.data?.items ?? [];
-  const more = items.length - SHOWN;
+  const shown = items.length > ROWS ? ROWS - 1 : ROWS;
+  const more = items.length - shown;
   return (
     <section class={`card attn ${isWhole ? "is-whole" : ""}`} aria-labelledby="attn">
       <div class="card-head"><h2 id="attn">{t.overview.attention}</h2>{items.length ? <span class="count">{items.length}</span> : null}</div>
       {list.data === null ? (list.error ? <Failure error={list.error} what={t.overview.attention} retry={list.reload} /> : <Loading />)
-        : items.length ? <ol>{(isWhole ? items : items.slice(0, SHOWN)).map((item, index) => <AttentionRow key={`${item.code}${item.queue}${item.type}${index}`} item={item} />)}</ol>
+        : items.length ? <ol>{(isWhole ? items : items.slice(0, shown)).map((item, index) => <AttentionRow key={`${item.code}${item.queue}${item.type}${index}`} item={item} />)}</ol>
           : <div class="attn-none"><svg class="g g-lg s-completed" aria-hidden="true"><use href="#g-completed" /></svg><b>{t.overview.nothing}</b><p class="muted">{t.overview.checked}</p></div>}
       {more > 0 ? <div class="attn-foot"><button class="link plain" type="button" onClick={() => setWhole(!isWhole)}>{isWhole ? t.overview.fewer : t.overview.nMore(more)}</button></div> : null}
     </section>
