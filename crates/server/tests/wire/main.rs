@@ -32,6 +32,7 @@ mod schedules;
 mod settle_in_claim;
 mod submit;
 mod system;
+mod tls;
 mod webhooks;
 mod workers;
 mod workflows;
