@@ -377,7 +377,6 @@ impl JobRecords for SqliteRecords {
         }
     }
 
-    /// Keeps the payload for the response.
     fn payload_bytes(&mut self, seq: Seq) -> Result<usize, RecordsError> {
         let payload = match self.payload(seq) {
             Ok(Some(payload)) => payload,

@@ -7,7 +7,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::pem::{CertificateFiles, TlsError, read_certificates};
 use crate::provider;
 
-/// Whom a client trusts, and how it proves who it is.
+/// The authorities that a client trusts, and its own certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
     /// Authorities in PEM form, instead of those of the system.

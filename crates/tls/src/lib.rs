@@ -1,7 +1,7 @@
 //! TLS by rustls: certificates from files, settings of clients and of the server.
 //!
 //! - `pem.rs`: reads certificates and keys; [`TlsError`]
-//! - `client.rs`: [`ClientTls`]: whom a client trusts, and its own certificate
+//! - `client.rs`: [`ClientTls`]: the authorities that a client trusts, and its own certificate
 //! - `server.rs`: [`ServerTls`]: the certificate of a server, which can be replaced while it serves
 
 mod client;

@@ -40,11 +40,13 @@ impl TlsError {
     }
 
     fn of_pem(path: &Path, error: PemError, what: &str) -> Self {
-        match error {
-            PemError::Io(error) => Self::Read { path: path.to_owned(), error },
-            PemError::NoItemsFound => Self::invalid(path, format!("there is no {what} in PEM form")),
-            other => Self::invalid(path, format!("this is not PEM: {other}")),
+        if let PemError::Io(error) = error {
+            return Self::Read { path: path.to_owned(), error };
         }
+        let is_empty = matches!(error, PemError::NoItemsFound);
+        let reason =
+            if is_empty { format!("there is no {what} in PEM form") } else { format!("this is not PEM: {error}") };
+        Self::invalid(path, reason)
     }
 }
 
@@ -66,15 +68,10 @@ impl CertificateFiles {
 
     /// Names the files in an error of rustls about their contents.
     pub fn refused(&self, error: &rustls::Error) -> TlsError {
-        let reason = match error {
-            rustls::Error::InconsistentKeys(_) => {
-                return TlsError::invalid(
-                    &self.key,
-                    format!("this is not the key of the certificate in {}", self.certificate.display()),
-                );
-            }
-            other => other.to_string(),
-        };
-        TlsError::invalid(&self.certificate, format!("this certificate cannot be used: {reason}"))
+        if let rustls::Error::InconsistentKeys(_) = error {
+            let certificate = self.certificate.display();
+            return TlsError::invalid(&self.key, format!("this is not the key of the certificate in {certificate}"));
+        }
+        TlsError::invalid(&self.certificate, format!("this certificate cannot be used: {error}"))
     }
 }

@@ -145,7 +145,7 @@ pub(crate) async fn deliveries_of_job(
         shown.push(to_wire(&app, key, &delivery).await?);
     }
     if app.is_restricted() {
-        // The path of an endpoint may be its secret. It belongs to those who may see endpoints.
+        // The path of an endpoint may be its secret.
         shown.iter_mut().for_each(|delivery| delivery.url = delivery.url.take().map(|url| without_path(&url)));
     }
     ok(&WebhookDeliveries { deliveries: shown, next: None })
