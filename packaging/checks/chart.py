@@ -12,6 +12,7 @@ TEMPLATES = CHART / "templates"
 SETS = {
     "embedded": ({}, {"StatefulSet"}),
     "bootstrap": ({"bootstrap": True}, {"StatefulSet"}),
+    "tls": ({"tls": {"secretName": "api-certificate"}}, {"StatefulSet"}),
     "postgres": (
         {
             "store": {"kind": "postgres", "postgres": {"secretName": "db", "migrate": {"enabled": True, "secretName": "owner"}}},

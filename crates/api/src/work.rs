@@ -27,7 +27,8 @@ pub struct Claim<T = Settlement> {
     /// Version of the worker program, for people; at most 128 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Most jobs of this claim: 1 to 1000. Absent: 1.
+    /// Most jobs of this claim: 1 to 1000. Absent: 1. The job with which payloads and checkpoints
+    /// reach 16 MiB is the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// How long to wait for a job if none is ready, at most 60s. `0s` or absent: no wait.

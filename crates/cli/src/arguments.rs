@@ -40,6 +40,17 @@ pub(crate) struct Arguments {
     /// File with the token to send; the variable LONGSHORE_TOKEN has the token itself
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) token_file: Option<PathBuf>,
+    /// File with the authorities, in PEM form, that may sign the certificate of the server, instead
+    /// of those of the system [env: LONGSHORE_CA_FILE]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// File with the certificate of this client, for servers that ask for one
+    /// [env: LONGSHORE_CLIENT_CERT]
+    #[arg(long, global = true, value_name = "FILE", requires = "client_key", help_heading = "Global options")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// File with the key of --client-cert [env: LONGSHORE_CLIENT_KEY]
+    #[arg(long, global = true, value_name = "FILE", requires = "client_cert", help_heading = "Global options")]
+    pub(crate) client_key: Option<PathBuf>,
     /// Context to use instead of the current one, see `longshore context`
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub(crate) context: Option<String>,

@@ -32,15 +32,17 @@ mod usage;
 use std::process::ExitCode;
 
 use crate::arguments::Arguments;
-use crate::context::{Context, ContextFlags};
+use crate::context::{Context, ContextFlags, TlsFiles};
 
 /// The server allocates and frees many small records.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Arguments { command, server, token_file, context, json } = usage::parse().unwrap_or_else(|error| error.exit());
-    let context = Context::new(ContextFlags { server, token_file, name: context }, json);
+    let Arguments { command, server, token_file, ca_file, client_cert, client_key, context, json } =
+        usage::parse().unwrap_or_else(|error| error.exit());
+    let files = TlsFiles { ca_file, client_cert, client_key };
+    let context = Context::new(ContextFlags { server, token_file, files, name: context }, json);
     match context.and_then(|context| command.run(&context)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print(json),

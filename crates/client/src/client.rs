@@ -1,6 +1,7 @@
 //! The client: URL, connection pool, timeouts, requests and responses.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use longshore_api::{ErrorCode, Problem};
+use longshore_tls::{CertificateFiles, ClientTls};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::DuplexStream;
 
-use crate::connect::{Connector, Dial};
+use crate::connect::{Connector, Transport};
 use crate::error::{BadUrl, Error, TimeoutError};
 use crate::hangup::{Hangup, HangupConnector};
 
@@ -52,8 +53,7 @@ pub struct Client {
     /// URL without a slash at its end.
     base: String,
     options: Builder,
-    /// How to reach a server in this process, instead of TCP.
-    dial: Option<Dial>,
+    transport: Transport,
 }
 
 impl std::fmt::Debug for Client {
@@ -62,13 +62,14 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Timeouts and token of a [`Client`].
+/// Timeouts, token and certificates of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     connect: Duration,
     timeout: Duration,
     retry_time: Duration,
     token: Option<AccessToken>,
+    tls: ClientTls,
 }
 
 /// The header with the token of a client. It stays out of debug output.
@@ -100,7 +101,7 @@ impl Default for Builder {
     /// 30 s.
     fn default() -> Self {
         let [connect, timeout, retry_time] = [5, 40, 30].map(Duration::from_secs);
-        Self { connect, timeout, retry_time, token: None }
+        Self { connect, timeout, retry_time, token: None, tls: ClientTls::default() }
     }
 }
 
@@ -131,10 +132,25 @@ impl Builder {
         Ok(Self { token: Some(AccessToken::new(token).ok_or_else(invalid)?), ..self })
     }
 
+    /// File with the authorities, in PEM form, that may sign the certificate of the server. The
+    /// default is the variable `LONGSHORE_CA_FILE`, else the authorities of the system.
+    #[must_use]
+    pub fn ca_file(self, file: impl Into<PathBuf>) -> Self {
+        Self { tls: ClientTls { ca_file: Some(file.into()), ..self.tls }, ..self }
+    }
+
+    /// The certificate of this client, in PEM form, for servers that ask for one. The defaults are
+    /// the variables `LONGSHORE_CLIENT_CERT` and `LONGSHORE_CLIENT_KEY`.
+    #[must_use]
+    pub fn client_certificate(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let files = CertificateFiles { certificate: certificate.into(), key: key.into() };
+        Self { tls: ClientTls { certificate: Some(files), ..self.tls }, ..self }
+    }
+
     /// Returns a client of a server in this process. `dial` opens a connection to it.
     pub fn build_in_process(self, dial: impl Fn() -> io::Result<DuplexStream> + Send + Sync + 'static) -> Client {
         // The name appears in no request line: there is one server.
-        self.connect_to("http://in-process".to_owned(), Some(Arc::new(dial)), None)
+        self.connect_to("http://in-process".to_owned(), Transport::InProcess(Arc::new(dial)), None)
     }
 
     /// Returns a client for the server at `url`. Connects with the first request.
@@ -145,41 +161,52 @@ impl Builder {
             None => match AccessToken::of_environment() {
                 Some(token) => {
                     let reason = "LONGSHORE_TOKEN has characters that a header cannot have";
-                    Some(AccessToken::new(&token).ok_or_else(|| BadUrl { url: url.to_owned(), reason })?)
+                    Some(AccessToken::new(&token).ok_or_else(|| BadUrl::new(url, reason))?)
                 }
                 None => None,
             },
         };
-        Ok(Self { token, ..self }.connect_to(base, None, None))
+        let transport = if base.starts_with("https") {
+            let config =
+                with_environment(self.tls.clone()).and_then(|tls| tls.config().map_err(|error| error.to_string()));
+            Transport::Tls(Arc::new(config.map_err(|reason| BadUrl::new(url, reason))?))
+        } else {
+            Transport::Plain
+        };
+        Ok(Self { token, ..self }.connect_to(base, transport, None))
     }
 
-    fn connect_to(self, base: String, dial: Option<Dial>, hangup: Option<Arc<Hangup>>) -> Client {
-        let connector = match &dial {
-            Some(dial) => Connector::InProcess(Arc::clone(dial)),
-            None => {
-                let mut connector = HttpConnector::new();
-                connector.set_nodelay(true);
-                connector.set_connect_timeout(Some(self.connect));
-                Connector::Tcp(connector)
-            }
-        };
+    fn connect_to(self, base: String, transport: Transport, hangup: Option<Arc<Hangup>>) -> Client {
+        let connector = transport.connector(self.connect);
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         // The server closes idle connections after 75 s. The client closes them first, so that no
         // request is sent on a closed connection.
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(60));
         let connector = HangupConnector { inner: connector, hangup };
-        Client { http: builder.build(connector), base, options: self, dial }
+        Client { http: builder.build(connector), base, options: self, transport }
     }
 }
 
+/// Adds the files that the environment names.
+fn with_environment(tls: ClientTls) -> Result<ClientTls, String> {
+    let file = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let certificate = match (tls.certificate, file("LONGSHORE_CLIENT_CERT"), file("LONGSHORE_CLIENT_KEY")) {
+        (Some(files), _, _) => Some(files),
+        (None, Some(certificate), Some(key)) => Some(CertificateFiles { certificate, key }),
+        (None, None, None) => None,
+        (None, Some(_), None) => return Err("LONGSHORE_CLIENT_CERT needs LONGSHORE_CLIENT_KEY".to_owned()),
+        (None, None, Some(_)) => return Err("LONGSHORE_CLIENT_KEY needs LONGSHORE_CLIENT_CERT".to_owned()),
+    };
+    Ok(ClientTls { ca_file: tls.ca_file.or_else(|| file("LONGSHORE_CA_FILE")), certificate })
+}
+
 fn check(url: &str) -> Result<String, BadUrl> {
-    let bad = |reason| BadUrl { url: url.to_owned(), reason };
+    let bad = |reason| BadUrl::new(url, reason);
     let trimmed = url.trim().trim_end_matches('/');
     let uri: Uri = trimmed.parse().map_err(|_| bad("expected a URL such as http://127.0.0.1:7070"))?;
     match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => return Err(bad("https is not supported; use plain http to a proxy")),
-        Some(_) | None => return Err(bad("it must start with http://")),
+        Some("http" | "https") => {}
+        Some(_) | None => return Err(bad("it must start with http:// or https://")),
     }
     if uri.query().is_some() {
         return Err(bad("it must not have a query"));
@@ -222,12 +249,12 @@ impl Client {
 
     /// Returns a client of the same server that shares no connection with this one.
     pub(crate) fn with_own_connections(&self) -> Self {
-        self.options.clone().connect_to(self.base.clone(), self.dial.clone(), None)
+        self.options.clone().connect_to(self.base.clone(), self.transport.clone(), None)
     }
 
     /// Returns such a client whose waiting requests can be ended.
     pub(crate) fn with_hangup(&self, hangup: &Arc<Hangup>) -> Self {
-        self.options.clone().connect_to(self.base.clone(), self.dial.clone(), Some(Arc::clone(hangup)))
+        self.options.clone().connect_to(self.base.clone(), self.transport.clone(), Some(Arc::clone(hangup)))
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {

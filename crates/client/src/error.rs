@@ -81,16 +81,22 @@ impl std::error::Error for Error {
     }
 }
 
-/// A text that is not the URL of a server.
+/// A text that is not the URL of a server, or a server that cannot be reached with these settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUrl {
     pub url: String,
-    pub reason: &'static str,
+    pub reason: String,
+}
+
+impl BadUrl {
+    pub(crate) fn new(url: &str, reason: impl Into<String>) -> Self {
+        Self { url: url.to_owned(), reason: reason.into() }
+    }
 }
 
 impl fmt::Display for BadUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid server URL \"{}\": {}", self.url, self.reason)
+        write!(f, "cannot use the server URL \"{}\": {}", self.url, self.reason)
     }
 }
 

@@ -7,6 +7,9 @@ use crate::time::Duration;
 /// Jobs of one submission or claim, settlements of one request, rows of one page.
 pub const BATCH_ITEMS_MAX: usize = 1_000;
 
+/// Payloads and checkpoints of one claim: the job that reaches this size is its last one.
+pub const CLAIM_BYTES_MAX: usize = 16 << 20;
+
 /// Types of one claim.
 pub const CLAIM_TYPES_MAX: usize = 100;
 

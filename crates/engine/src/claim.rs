@@ -7,7 +7,7 @@ use bytes::Bytes;
 use longshore_core::claim::{self, ClaimOptions};
 use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
 use longshore_core::job::Job;
-use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_TYPES_MAX};
+use longshore_core::limits::{BATCH_ITEMS_MAX, CLAIM_BYTES_MAX, CLAIM_TYPES_MAX};
 use longshore_core::priority::Priority;
 use longshore_core::refusal::Refusal;
 use longshore_core::retry::is_last_attempt;
@@ -28,6 +28,13 @@ pub struct ClaimRequest {
     /// The types of jobs to claim; empty means all types.
     pub types: Vec<JobType>,
     pub terms: ClaimOptions,
+}
+
+impl ClaimRequest {
+    /// Whether a claim with so many jobs and bytes gets no more: its response is bounded.
+    pub fn is_met(&self, jobs: usize, bytes: usize) -> bool {
+        jobs >= self.limit || bytes >= CLAIM_BYTES_MAX
+    }
 }
 
 /// The fields of a claimed job that a worker needs. The store adds the payload.
@@ -58,6 +65,11 @@ pub struct Claimed {
 }
 
 impl Claimed {
+    /// Returns what the job adds to the size of a claim.
+    pub fn delivered_bytes(&self, payload_bytes: usize) -> usize {
+        payload_bytes + self.checkpoint.as_ref().map_or(0, Bytes::len)
+    }
+
     fn of(job: &Job) -> Option<Self> {
         let State::Running(lease) = &job.state else { return None };
         let attempt = job.attempts.last();
@@ -120,20 +132,24 @@ impl Engine {
 impl<R: JobRecords> CommandContext<'_, R> {
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, CommandError<R::Error>> {
         self.engine.check_claim(request)?;
-        let mut claimed = Vec::new();
+        let (mut claimed, mut bytes) = (Vec::new(), 0);
         for name in &request.queues {
             let Some(queue) = self.engine.queue(name) else { continue };
             let priority_order = queue.admission.priority_order;
             if queue.paused {
                 continue;
             }
-            while claimed.len() < request.limit {
+            while !request.is_met(claimed.len(), bytes) {
                 let Some(seq) = self.engine.index.next_ready(name, &request.types, priority_order) else { break };
                 let claim = self.update(seq, |job, context| {
                     claim::claim(job, &request.terms, context)?;
                     Ok(Claimed::of(job))
                 })?;
-                claimed.extend(claim);
+                if let Some(claim) = claim {
+                    let payload_bytes = self.records.payload_bytes(seq).map_err(CommandError::Storage)?;
+                    bytes += claim.delivered_bytes(payload_bytes);
+                    claimed.push(claim);
+                }
             }
         }
         Ok(claimed)

@@ -36,6 +36,8 @@ pub trait JobRecords {
     /// Stores a new record with its payload, and adds it to its workflow if it has one.
     /// Precondition: its external id is not in use.
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Self::Error>;
+    /// Returns the size of a payload that a claim is about to deliver.
+    fn payload_bytes(&mut self, seq: Seq) -> Result<usize, Self::Error>;
     /// Removes the record, its payload, external id, dependency edges and member reference.
     /// The engine itself removes the idempotency key.
     fn remove(&mut self, job: Box<Job>) -> Result<(), Self::Error>;

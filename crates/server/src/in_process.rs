@@ -1,6 +1,7 @@
 //! A server without a socket: its connections are pipes inside the process.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use tokio::io::DuplexStream;
@@ -41,6 +42,7 @@ impl InProcessServer {
         series::start(&app).await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(change_listener::run(app.clone(), app.store.wakeups()));
         app.background_tasks.spawn(change_listener::keep_watching(app.clone()));
+        app.access.is_in_process.store(true, Ordering::Relaxed);
         app.access.refresh().await.map_err(ServerError::Store)?;
         app.background_tasks.spawn(keep_current(app.clone()));
         app.background_tasks.spawn(worker_check::keep_checking(app.clone()));

@@ -50,7 +50,7 @@ pub use declared_queues::declare;
 pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
 pub use schedules::declared::declare_schedule;
-pub use server::{Server, ServerError};
+pub use server::{Listeners, Server, ServerError};
 pub use state::AppState;
 pub use webhooks::endpoint::declare as declare_webhook;
 pub use wire::problem::ApiError;

@@ -8,7 +8,10 @@ use std::time::Duration;
 use longshore_core::Timestamp;
 use longshore_core::profile::Profile;
 use longshore_store::{Store, VirtualClock};
+use longshore_tls::ServerTls;
 use longshore_webhooks::network::Cidr;
+
+use crate::server::Listeners;
 
 #[derive(Debug)]
 pub struct ServerOptions {
@@ -32,6 +35,12 @@ pub struct ServerOptions {
     pub request_id_seed: u64,
     /// Networks that webhooks may reach although they are not globally routable.
     pub webhook_allow: Vec<Cidr>,
+    /// Serves TLS instead of plain HTTP. `metrics_listen` stays plain.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Origins whose pages may call the API, such as `https://jobs.example`.
+    pub cors_origins: Vec<String>,
+    /// Addresses that are bound already. `None`: the server binds `listen` and `metrics_listen`.
+    pub listeners: Option<Listeners>,
 }
 
 impl ServerOptions {
@@ -49,6 +58,9 @@ impl ServerOptions {
             metrics_listen: None,
             request_id_seed: 0,
             webhook_allow: Vec::new(),
+            tls: None,
+            cors_origins: Vec::new(),
+            listeners: None,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::background::{change_listener, dead_letters, fleet, series, ticker, wo
 use crate::net::accept::accept;
 use crate::net::io_threads::IoThreads;
 use crate::net::metrics_listener;
+use crate::net::tls::keep_certificate_current;
 use crate::operations;
 use crate::options::ServerOptions;
 use crate::routes;
@@ -68,19 +69,19 @@ impl fmt::Display for ServerError {
 impl std::error::Error for ServerError {}
 
 impl Server {
-    pub async fn bind(options: ServerOptions) -> Result<Self, ServerError> {
+    pub async fn bind(mut options: ServerOptions) -> Result<Self, ServerError> {
         let (listen, io_threads) = (options.listen, options.io_threads);
-        let metrics_listen = options.metrics_listen;
+        let (metrics_listen, listeners) = (options.metrics_listen, options.listeners.take());
         let app = AppState::new(options);
         app.access.refresh().await.map_err(ServerError::Store)?;
         if !listen.ip().to_canonical().is_loopback() && !app.access.has_tokens() {
             return Err(ServerError::NoTokens { address: listen });
         }
-        let (listener, address) = bind(listen).await?;
-        let metrics = match metrics_listen {
-            Some(address) => Some(bind(address).await?.0),
-            None => None,
+        let listeners = match listeners {
+            Some(listeners) => listeners,
+            None => Listeners::bind(listen, metrics_listen).await?,
         };
+        let Listeners { listener, address, metrics } = listeners;
         Ok(Self { listener, address, metrics, io_threads, app })
     }
 
@@ -105,6 +106,7 @@ impl Server {
         if let Some(listener) = metrics {
             io_threads.spawn_here(&app.background_tasks, metrics_listener::serve(app.clone(), listener));
         }
+        io_threads.spawn_here(&app.background_tasks, keep_certificate_current(app.clone()));
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
         io_threads.spawn_here(&app.background_tasks, series::keep_sampling(app.clone()));
         io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
@@ -127,6 +129,27 @@ impl Server {
         drain(&app, &force_close).await;
         tracing::info!("server stopped");
         if app.store_health.has_failed() { Err(ServerError::StoreFailed) } else { Ok(()) }
+    }
+}
+
+/// Bound addresses. Connections wait until a server serves them.
+#[derive(Debug)]
+pub struct Listeners {
+    listener: TcpListener,
+    address: SocketAddr,
+    /// Serves the metrics without a token.
+    metrics: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds the address of the API, and that of the metrics.
+    pub async fn bind(listen: SocketAddr, metrics_listen: Option<SocketAddr>) -> Result<Self, ServerError> {
+        let (listener, address) = bind(listen).await?;
+        let metrics = match metrics_listen {
+            Some(address) => Some(bind(address).await?.0),
+            None => None,
+        };
+        Ok(Self { listener, address, metrics })
     }
 }
 

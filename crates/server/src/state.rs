@@ -11,6 +11,7 @@ use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_store::clock::monotonic;
 use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};
+use longshore_tls::ServerTls;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -83,6 +84,10 @@ pub struct App {
     pub(crate) stopping: CancellationToken,
     pub(crate) store_health: StoreFailures,
     pub(crate) webhooks: Webhooks,
+    /// Connections are encrypted.
+    pub(crate) tls: Option<Arc<ServerTls>>,
+    /// Origins whose pages may call the API.
+    pub(crate) cors_origins: Vec<String>,
     started: Duration,
 }
 
@@ -98,6 +103,8 @@ impl AppState {
             request_id_seed,
             allowed_hosts,
             webhook_allow,
+            tls,
+            cors_origins,
             ..
         } = options;
         let metrics: Arc<Metrics> = Arc::default();
@@ -141,6 +148,8 @@ impl AppState {
             stopping: CancellationToken::new(),
             store_health: StoreFailures::default(),
             webhooks: Webhooks::new(webhook_allow),
+            tls,
+            cors_origins,
             started: monotonic(),
         };
         Self { shared: Arc::new(shared), store, token: None }

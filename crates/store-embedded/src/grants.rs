@@ -139,6 +139,7 @@ impl StoreWriter {
         let Self { engine, records, rng, effects, .. } = self;
         records.prefetch_for_claim(engine, request)?;
         let reads = records.point_reads;
+        records.claimed_payloads.clear();
         match engine.claim(request, ExecutionContext { records: &mut *records, rng, now, effects })? {
             Ok(claimed) => {
                 records.record_claim(request, &claimed, reads);
@@ -149,7 +150,12 @@ impl StoreWriter {
     }
 
     fn attach_payloads(&mut self, claimed: Vec<Claimed>) -> Result<Vec<ClaimedJob>, RecordsError> {
+        let mut kept = std::mem::take(&mut self.records.claimed_payloads);
+        let mut next = kept.drain(..).peekable();
         let with_payload = |claimed: Claimed| {
+            if let Some((_, payload)) = next.next_if(|(seq, _)| *seq == claimed.seq) {
+                return Ok(ClaimedJob { claimed, payload });
+            }
             let payload = match self.records.payload(claimed.seq) {
                 Ok(Some(payload)) => payload,
                 Ok(None) | Err(RecordsError::CorruptJob(_)) => {
@@ -159,7 +165,11 @@ impl StoreWriter {
             };
             Ok(ClaimedJob { claimed, payload })
         };
-        claimed.into_iter().map(with_payload).collect()
+        let jobs = claimed.into_iter().map(with_payload).collect();
+        drop(next);
+        // Its memory is used again.
+        self.records.claimed_payloads = kept;
+        jobs
     }
 
     /// Grants the jobs that this batch has made ready to parked claims, in order.

@@ -57,6 +57,8 @@ pub(crate) struct SqliteRecords {
     payloads: PayloadCache,
     pub(crate) prefetcher: Prefetcher,
     new_payloads: Vec<(Seq, Payload)>,
+    /// Payloads of the claim in progress, in its order.
+    pub(crate) claimed_payloads: Vec<(Seq, Payload)>,
     /// Chunk keys that this batch has added, for the rollback.
     new_chunk_keys: Vec<(u64, FilterKey)>,
     prunes: PruneQueue,
@@ -127,6 +129,7 @@ impl SqliteRecords {
             payloads: PayloadCache::new(budget.payload_bytes_max()),
             prefetcher,
             new_payloads: Vec::new(),
+            claimed_payloads: Vec::new(),
             finished_counts: HashMap::new(),
             cached: VecDeque::new(),
             cached_max: budget.jobs_max(),
@@ -372,6 +375,18 @@ impl JobRecords for SqliteRecords {
             }
             self.jobs.insert(job.seq, job);
         }
+    }
+
+    fn payload_bytes(&mut self, seq: Seq) -> Result<usize, RecordsError> {
+        let payload = match self.payload(seq) {
+            Ok(Some(payload)) => payload,
+            // The caller reads it again, and reports it with the id of its job.
+            Ok(None) | Err(RecordsError::CorruptJob(_)) => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let bytes = payload.bytes().len();
+        self.claimed_payloads.push((seq, payload));
+        Ok(bytes)
     }
 
     fn insert(&mut self, mut job: Box<Job>, payload: PayloadSource) -> Result<(), RecordsError> {

@@ -21,6 +21,7 @@ use longshore_store::{
     JobQuery, JobRef, MemberQuery, Page, QueuePosition, QueueStats, ReportedWorker, StoreError, StoreFuture,
     StoreHealth, StoreMetrics, StoreReader, SystemQuery, SystemRecord, WorkflowPage, WorkflowQuery,
 };
+use tokio::sync::SemaphorePermit;
 use tokio_postgres::Row;
 
 use crate::catalog::Catalog;
@@ -41,6 +42,7 @@ struct ReadTransaction<'a> {
     node: &'a Node,
     connection: Connection,
     catalog: Arc<Catalog>,
+    _slot: SemaphorePermit<'a>,
 }
 
 /// Runs a read in a transaction. Repeats it on another connection if the first one is lost.
@@ -83,7 +85,9 @@ macro_rules! read_store {
 
 impl<'a> ReadTransaction<'a> {
     async fn open(node: &'a Node) -> Result<Self, TxError> {
-        Ok(Self { node, connection: node.read_connection().await?, catalog: node.catalog() })
+        let slot = node.read_slots.acquire().await;
+        let slot = slot.map_err(|_| TxError::ConnectionLost(ErrorMessage("store was closed".to_owned())))?;
+        Ok(Self { node, connection: node.read_connection().await?, catalog: node.catalog(), _slot: slot })
     }
 
     async fn close(self) -> Result<(), TxError> {

@@ -3,7 +3,7 @@
 
 use longshore_core::time::Timestamp;
 use longshore_store::{FormatError, StoreError};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::error::{ErrorMessage, not_applied};
 use crate::node::lock_key;
@@ -92,7 +92,7 @@ fn failed(error: &tokio_postgres::Error) -> StoreError {
 }
 
 pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
-    let (client, connection) = pool::config(url, false)?.connect(NoTls).await.map_err(|error| failed(&error))?;
+    let (client, connection) = pool::settings(url, false)?.connect().await.map_err(|error| failed(&error))?;
     tokio::spawn(async move {
         // The task ends with the client. Its error reaches the caller of the next query.
         drop(connection.await);

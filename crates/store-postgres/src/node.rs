@@ -10,6 +10,7 @@ use longshore_core::time::{Duration, Timestamp};
 use longshore_engine::Effect;
 use longshore_store::{DirectiveCache, OsRng, WakeupsSender};
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use tokio::sync::Semaphore;
 
 use crate::archive::ArchiveState;
 use crate::catalog::Catalog;
@@ -58,6 +59,8 @@ pub(crate) struct Node {
     pub retention_slack: Duration,
     /// Longest wait for any response of the database.
     pub response_timeout: std::time::Duration,
+    /// Listings and look-ups of jobs: they leave connections to everything else.
+    pub read_slots: Semaphore,
     /// Timeline of the last connection.
     timeline: AtomicU64,
     catalog: RwLock<Arc<Catalog>>,
@@ -95,6 +98,7 @@ impl Node {
             worker_removal: RemovalSchedule::default(),
             retention_slack: options.retention_slack,
             response_timeout: options.response_timeout,
+            read_slots: Semaphore::new(options.readers.max(1)),
             timeline: AtomicU64::new(0),
             catalog: RwLock::new(Arc::new(Catalog::empty())),
             deadline: Mutex::default(),

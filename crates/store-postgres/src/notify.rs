@@ -10,10 +10,11 @@ use longshore_core::state::StateKind;
 use longshore_engine::Effect;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::AsyncMessage;
 
 use crate::connection::{TxBoundary, stmt};
 use crate::node::Node;
+use crate::pool::ConnectSettings;
 
 /// Least time between two notifications of a node: each takes a lock of the whole server.
 const SEND_INTERVAL: Duration = Duration::from_millis(20);
@@ -126,9 +127,9 @@ fn channel(schema: &str) -> String {
 }
 
 /// Receives the notifications of other nodes.
-pub(crate) async fn listen(node: Arc<Node>, config: Config, node_name: String) {
+pub(crate) async fn listen(node: Arc<Node>, settings: ConnectSettings, node_name: String) {
     loop {
-        if let Err(error) = listen_once(&node, &config, &node_name).await {
+        if let Err(error) = listen_once(&node, &settings, &node_name).await {
             tracing::info!(error = %crate::error::error_chain(&error), "lost the LISTEN connection; reconnecting");
         }
         // Notifications may have been missed.
@@ -139,8 +140,8 @@ pub(crate) async fn listen(node: Arc<Node>, config: Config, node_name: String) {
     }
 }
 
-async fn listen_once(node: &Node, config: &Config, node_name: &str) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+async fn listen_once(node: &Node, settings: &ConnectSettings, node_name: &str) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = settings.connect().await?;
     let text = format!("LISTEN {}", channel(&node.schema));
     let mut listen = std::pin::pin!(client.batch_execute(&text));
     let mut is_listening = false;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use longshore_store::StoreError;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, Connection, Socket};
 
 use crate::error::error_chain;
+use crate::tls::{EncryptedSocket, PostgresTls, TlsParameters};
 use longshore_store::ErrorMessage;
 
 /// Plans must not depend on table statistics: every statement has an index, and reads few rows.
@@ -26,7 +28,23 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// TCP keepalive and user timeout.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn config(url: &str, sends_settings: bool) -> Result<Config, StoreError> {
+/// How connections are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectSettings {
+    pub(crate) config: Config,
+    tls: PostgresTls,
+}
+
+impl ConnectSettings {
+    /// Opens a connection outside of the pool.
+    pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, EncryptedSocket>), tokio_postgres::Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+}
+
+/// Reads a URL, and the certificates that it names.
+pub(crate) fn settings(url: &str, sends_settings: bool) -> Result<ConnectSettings, StoreError> {
+    let (url, tls) = TlsParameters::take_from(url)?;
     let mut config: Config = url
         .parse()
         .map_err(|error: tokio_postgres::Error| StoreError::not_applied(ErrorMessage(error_chain(&error))))?;
@@ -38,11 +56,30 @@ pub(crate) fn config(url: &str, sends_settings: bool) -> Result<Config, StoreErr
         config.application_name("longshore");
     }
     config.connect_timeout(CONNECT_TIMEOUT).keepalives_idle(TCP_TIMEOUT).tcp_user_timeout(TCP_TIMEOUT);
-    Ok(config)
+    config.ssl_mode(tls.mode.unwrap_or_else(|| config.get_ssl_mode()));
+    if config.get_hosts().is_empty() {
+        // TLS needs a name: that of an address is the address.
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
+    }
+    check_sockets(&config, &tls)?;
+    Ok(ConnectSettings { config, tls: tls.connector()? })
 }
 
-pub(crate) fn pool(config: Config, connections: usize) -> Result<Pool, StoreError> {
-    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+/// Refuses TLS over a Unix socket, which PostgreSQL does not offer.
+fn check_sockets(config: &Config, tls: &TlsParameters) -> Result<(), StoreError> {
+    let is_socket = |host: &Host| matches!(host, Host::Unix(_));
+    if tls.mode == Some(SslMode::Require) && config.get_hosts().iter().any(is_socket) {
+        let what = "PostgreSQL has no TLS over Unix sockets (remove sslmode, or name a host)";
+        return Err(StoreError::not_applied(ErrorMessage(what.to_owned())));
+    }
+    Ok(())
+}
+
+pub(crate) fn pool(settings: ConnectSettings, connections: usize) -> Result<Pool, StoreError> {
+    let ConnectSettings { config, tls } = settings;
+    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts =
         Timeouts { wait: Some(CONNECT_TIMEOUT), create: Some(CONNECT_TIMEOUT), recycle: Some(CONNECT_TIMEOUT) };
     let built = Pool::builder(manager).max_size(connections).timeouts(timeouts).runtime(Runtime::Tokio1).build();

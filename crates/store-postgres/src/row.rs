@@ -33,6 +33,8 @@ pub(crate) struct JobRow {
     /// Last dependent that the completion has been propagated to; `None`: not in progress.
     pub propagation_cursor: Option<i64>,
     pub payload: Option<Payload>,
+    /// Size of the payload; `None`: not known.
+    pub payload_bytes: Option<usize>,
 }
 
 impl JobRow {
@@ -49,8 +51,18 @@ impl JobRow {
             record: get(row, 6)?,
             propagation_cursor: get(row, 7)?,
             payload: None,
+            payload_bytes: None,
         };
         Ok((seq(row)?, job))
+    }
+
+    /// As [`Self::claimable`], without the bytes of a large payload, then its size.
+    pub(crate) fn scanned(row: &Row) -> Result<(Seq, Self), TxError> {
+        let (seq, mut job) = Self::live(row)?;
+        let (kind, bytes): (i16, Option<Vec<u8>>) = (get(row, 8)?, get(row, 9)?);
+        job.payload = bytes.map(|bytes| payload(kind, bytes, seq)).transpose()?;
+        job.payload_bytes = usize::try_from(get::<i32>(row, 10)?).ok();
+        Ok((seq, job))
     }
 
     /// As [`Self::live`], then kind and bytes of the payload.
@@ -71,6 +83,7 @@ impl JobRow {
             record: get(row, 3)?,
             propagation_cursor: None,
             payload: None,
+            payload_bytes: None,
         };
         Ok((seq(row)?, job))
     }

@@ -33,7 +33,7 @@ use crate::events;
 use crate::migrate;
 use crate::node::{Node, lock_key};
 use crate::notify;
-use crate::pool;
+use crate::pool::{self, ConnectSettings};
 use crate::request::{
     ClaimResponder, QueuedRequest, RequestSender, Responder, SettleAndClaim, SettledResponder, TxRequest,
 };
@@ -77,8 +77,8 @@ pub struct Connections(deadpool_postgres::Pool);
 
 impl Connections {
     pub fn new(options: &PostgresOptions, connections: usize) -> Result<Self, StoreError> {
-        let config = pool::config(&options.url, options.statement_mode == StatementMode::Prepared)?;
-        pool::pool(config, connections).map(Self)
+        let settings = pool::settings(&options.url, options.statement_mode == StatementMode::Prepared)?;
+        pool::pool(settings, connections).map(Self)
     }
 }
 
@@ -107,13 +107,13 @@ impl PostgresOptions {
         if !others.is_empty() {
             options.url = format!("{address}?{}", others.join("&"));
         }
-        pool::config(&options.url, false)?;
+        pool::settings(&options.url, false)?;
         Ok(options)
     }
 
     /// The URL of the schema for display, without password and connection settings.
     pub fn display_url(&self) -> Result<String, StoreError> {
-        let config = pool::config(&self.url, false)?;
+        let config = pool::settings(&self.url, false)?.config;
         let host = |host: &Host| match host {
             Host::Tcp(name) => name.clone(),
             Host::Unix(path) => path.display().to_string(),
@@ -212,10 +212,10 @@ impl PostgresStore {
     /// Opens the store on a runtime.
     pub async fn start(options: PostgresOptions, handle: Handle) -> Result<Self, StoreError> {
         migrate::check_schema(&options.schema)?;
-        let config = pool::config(&options.url, options.statement_mode == StatementMode::Prepared)?;
+        let settings = pool::settings(&options.url, options.statement_mode == StatementMode::Prepared)?;
         let pool = match &options.connections {
             Some(connections) => connections.0.clone(),
-            None => pool::pool(config.clone(), connections_max(&options))?,
+            None => pool::pool(settings.clone(), connections_max(&options))?,
         };
         let virtual_now = options.clock.as_ref().map(|clock| clock.now());
         let client = pool::take(&pool).await.map_err(StoreError::not_applied)?;
@@ -230,7 +230,7 @@ impl PostgresStore {
         let queues = start_workers(&node, &handle, &options);
         let senders = dispatch::DispatchQueues { claims: queues.claims.clone(), settles: queues.settles.clone() };
         handle.spawn(dispatch::run(Arc::clone(&node), senders, Arc::clone(&take_back), mail));
-        let background_tasks = start_background_tasks(&node, &handle, config);
+        let background_tasks = start_background_tasks(&node, &handle, settings);
         Ok(Self {
             node,
             handle,
@@ -336,7 +336,7 @@ fn start_workers(node: &Arc<Node>, handle: &Handle, options: &PostgresOptions) -
 }
 
 /// Starts the tasks that exchange notifications. In virtual time there is only one node.
-fn start_background_tasks(node: &Arc<Node>, handle: &Handle, config: tokio_postgres::Config) -> Vec<JoinHandle<()>> {
+fn start_background_tasks(node: &Arc<Node>, handle: &Handle, settings: ConnectSettings) -> Vec<JoinHandle<()>> {
     if node.clock.is_virtual() {
         return Vec::new();
     }
@@ -347,7 +347,7 @@ fn start_background_tasks(node: &Arc<Node>, handle: &Handle, config: tokio_postg
     tasks.push(handle.spawn(events::run(Arc::clone(node))));
     // A pooler delivers no notifications, and its session would keep the LISTEN.
     if node.statement_mode == StatementMode::Prepared {
-        tasks.push(handle.spawn(notify::listen(Arc::clone(node), config, name)));
+        tasks.push(handle.spawn(notify::listen(Arc::clone(node), settings, name)));
     }
     tasks
 }

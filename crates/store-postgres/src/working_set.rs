@@ -208,6 +208,15 @@ impl JobRecords for WorkingSet<'_> {
         self.jobs.insert(job.seq, job);
     }
 
+    fn payload_bytes(&mut self, seq: Seq) -> Result<usize, TxError> {
+        let Some(row) = self.read_set.rows.get(&seq) else { return Ok(0) };
+        let known = row.payload.as_ref().map(|payload| payload.bytes().len()).or(row.payload_bytes);
+        if known.is_none() {
+            self.add_missing_payload(seq);
+        }
+        Ok(known.unwrap_or(0))
+    }
+
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), TxError> {
         if let Some(external_id) = &job.external_id {
             self.external_ids.insert((job.queue.clone(), Arc::clone(external_id)), Some(job.seq));

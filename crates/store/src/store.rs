@@ -214,6 +214,13 @@ pub struct ClaimedJob {
     pub payload: Payload,
 }
 
+impl ClaimedJob {
+    /// Returns what the job adds to the size of a claim.
+    pub fn delivered_bytes(&self) -> usize {
+        self.claimed.delivered_bytes(self.payload.bytes().len())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct QueueStats {
     pub queue: Arc<Queue>,

@@ -131,6 +131,10 @@ impl JobRecords for MemoryRecords {
         self.jobs.insert(job.seq, job);
     }
 
+    fn payload_bytes(&mut self, seq: Seq) -> Result<usize, Infallible> {
+        Ok(self.payloads.get(&seq).map_or(0, |payload| payload.bytes().len()))
+    }
+
     fn insert(&mut self, job: Box<Job>, payload: PayloadSource) -> Result<(), Infallible> {
         let payload = match payload {
             PayloadSource::New(payload) => Some(payload),

@@ -14,6 +14,7 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use longshore_tls::TlsError;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -57,7 +58,7 @@ pub struct Message {
 }
 
 impl<D: Dialer> WebhookClient<D> {
-    pub fn new(dialer: D, guard: AddressGuard) -> Result<Self, rustls::Error> {
+    pub fn new(dialer: D, guard: AddressGuard) -> Result<Self, TlsError> {
         Ok(Self { dialer, guard, tls: tls_config()?, attempt_timeout: ATTEMPT_TIMEOUT })
     }
 

@@ -6,8 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_tls::{ClientTls, TlsError};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -77,15 +78,8 @@ pub(crate) async fn connect<D: Dialer>(
 }
 
 /// Returns the settings of TLS: certificates of the system, or Mozilla's if the system has none.
-pub(crate) fn tls_config() -> Result<Arc<ClientConfig>, rustls::Error> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+pub(crate) fn tls_config() -> Result<Arc<ClientConfig>, TlsError> {
+    ClientTls::default().config().map(Arc::new)
 }
 
 /// Returns the name that the certificate of the receiver must have.

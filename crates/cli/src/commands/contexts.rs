@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use crate::context::Context;
+use crate::context::{Context, TlsFiles};
 use crate::terminal::error::CliError;
 use crate::terminal::table::TextTable;
 
@@ -22,6 +22,7 @@ the tokens of the contexts.
 
 Examples:
   longshore context add prod https://queue.example --token-file ./prod.token
+  longshore context add lab https://10.0.0.5:7070 --ca-file ./lab-ca.pem
   longshore context use prod
   longshore --context prod queues list")]
     Add(AddContext),
@@ -38,7 +39,7 @@ pub(crate) struct AddContext {
     name: String,
     /// URL of the server
     url: String,
-    // `--token-file` is a global option.
+    // `--token-file` and `--ca-file` are global options.
 }
 
 #[derive(Debug, Args)]
@@ -66,12 +67,13 @@ struct ContextFile {
     contexts: BTreeMap<String, NamedServer>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NamedServer {
-    server: String,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NamedServer {
+    pub(crate) server: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    token: Option<SecretText>,
+    pub(crate) token: Option<SecretText>,
+    #[serde(flatten)]
+    pub(crate) files: TlsFiles,
 }
 
 #[derive(Serialize)]
@@ -93,7 +95,8 @@ impl ContextCommand {
                     return Err(CliError::refused("the URL must start with http:// or https://"));
                 }
                 let token = context.token_of_file().cloned();
-                file.contexts.insert(name.clone(), NamedServer { server: url, token });
+                let files = context.tls_files().absolute()?;
+                file.contexts.insert(name.clone(), NamedServer { server: url, token, files });
                 file.current.get_or_insert_with(|| name.clone());
                 context.output.info(&format!("context \"{name}\" is stored in {}", path.display()));
             }
@@ -174,8 +177,8 @@ fn file_path() -> Result<PathBuf, CliError> {
     Ok(folder.ok_or_else(missing)?.join("longshore").join("contexts.toml"))
 }
 
-/// Returns the server and the token of a context; of the current one without a name.
-pub(crate) fn chosen(name: Option<&str>) -> Result<Option<(String, Option<SecretText>)>, CliError> {
+/// Returns a context; the current one without a name.
+pub(crate) fn chosen(name: Option<&str>) -> Result<Option<NamedServer>, CliError> {
     let path = match (file_path(), name) {
         (Ok(path), _) => path,
         (Err(error), Some(_)) => return Err(error),
@@ -183,8 +186,7 @@ pub(crate) fn chosen(name: Option<&str>) -> Result<Option<(String, Option<Secret
     };
     let file = ContextFile::read(&path)?;
     let Some(name) = name.or(file.current.as_deref()) else { return Ok(None) };
-    let found = file.find(name)?;
-    Ok(Some((found.server.clone(), found.token.clone())))
+    file.find(name).cloned().map(Some)
 }
 
 /// Reads a token from a file.
@@ -210,13 +212,16 @@ mod tests {
         let path = folder.path().join("longshore/contexts.toml");
         let mut file = ContextFile::read(&path).unwrap();
         let token = Some(SecretText("lsk_secret".to_owned()));
-        file.contexts.insert("prod".to_owned(), NamedServer { server: "https://x".to_owned(), token });
+        let files = TlsFiles { ca_file: Some("/ca.pem".into()), ..TlsFiles::default() };
+        file.contexts
+            .insert("prod".to_owned(), NamedServer { server: "https://x".to_owned(), token, files: files.clone() });
         file.current = Some("prod".to_owned());
         file.write(&path).unwrap();
         file.write(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let read = ContextFile::read(&path).unwrap();
         assert_eq!(read.find("prod").unwrap().token, Some(SecretText("lsk_secret".to_owned())));
+        assert_eq!(read.find("prod").unwrap().files, files);
         assert!(!format!("{read:?}").contains("lsk_secret"));
         assert!(read.find("other").is_err());
         std::fs::write(&path, "token = lsk_secret").unwrap();

@@ -22,6 +22,7 @@ mod serve;
 mod service_manager;
 mod submit;
 mod support;
+mod tls;
 mod top;
 mod work;
 mod workers;

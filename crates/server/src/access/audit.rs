@@ -2,9 +2,10 @@
 //!
 //! An entry is written after the call, because it has the outcome, and before the response: a
 //! change
-//! that was acknowledged is in the log. If the entry cannot be written, the call is answered with
+//! that was acknowledged is in the log. The call goes on if its client leaves. If the entry cannot be written, the call is answered with
 //! `store_unavailable`, and it is unknown whether it was applied. Calls with a wrong token are not
-//! listed: any client could fill the log with them.
+//! listed: any client could fill the log with them. Of the refused calls of a token, ten per minute
+//! are listed.
 
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +18,7 @@ use longshore_core::rng::Rng;
 use longshore_engine::SystemKind;
 use longshore_store::clock::monotonic;
 use longshore_store::{Expected, OsRng, Store, StoreError, SystemChange, SystemQuery, SystemWrite};
+use parking_lot::Mutex;
 
 use super::record::{hex, unhex};
 use super::{Caller, Peer, RequestOrigin};
@@ -33,6 +35,8 @@ const PRUNE_SLICES_MAX: usize = 20;
 /// Bytes of a key: the time in milliseconds, the monotonic time of the node, and random bytes.
 const KEY_BYTES: usize = 24;
 const VERSION: u8 = 1;
+/// Refused calls of one token that are listed per minute.
+const REFUSALS_PER_MINUTE_MAX: u32 = 10;
 /// Characters of a target.
 const TARGET_CHARS_MAX: usize = 512;
 
@@ -54,18 +58,24 @@ impl AuditedCall {
 
     /// Writes the call to the log. Returns the response that the client may see.
     pub(crate) async fn finish(self, app: &AppState, response: Response) -> Response {
-        let (token, name) = match self.origin.caller {
-            Caller::Token(token) => (Some(token.record.id.clone()), Some(token.record.name.clone())),
-            Caller::Trusted | Caller::Anonymous => (None, None),
+        let caller = match &self.origin.caller {
+            Caller::Token(token) => Some(token),
+            Caller::Trusted | Caller::Anonymous => None,
         };
+        let token = caller.map(|token| token.record.id.clone());
+        let name = caller.map(|token| token.record.name.clone());
         let now = app.now();
+        let outcome = outcome_of(response.status());
+        if outcome == AuditOutcome::Refused && caller.is_some_and(|token| !token.refusals.admits(now)) {
+            return response;
+        }
         let entry = AuditEntry {
             at: time(now),
             token,
             name,
             action: self.action,
             target: self.target,
-            outcome: outcome_of(response.status()),
+            outcome,
             address: match self.origin.peer {
                 Peer::Address(address) => Some(address.to_canonical().to_string()),
                 Peer::InProcess => None,
@@ -76,6 +86,23 @@ impl AuditedCall {
             Err(_) if !response.status().is_success() => response,
             Err(error) => error.retry(RetryAdvice::Unknown).into_response(),
         }
+    }
+}
+
+/// Counts the refused calls of a token in one minute: a token without rights cannot fill the disk.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalCount(Mutex<(i64, u32)>);
+
+impl RefusalCount {
+    /// Whether a refused call is written to the log.
+    fn admits(&self, now: Timestamp) -> bool {
+        let minute = now.as_millis().div_euclid(60_000);
+        let mut count = self.0.lock();
+        if count.0 != minute {
+            *count = (minute, 0);
+        }
+        count.1 = count.1.saturating_add(1);
+        count.1 <= REFUSALS_PER_MINUTE_MAX
     }
 }
 

@@ -11,6 +11,7 @@ use longshore_core::id::{JobId, QueueName, Seq, WorkflowId};
 use longshore_core::refusal::Refusal;
 use longshore_store::JobRef;
 use serde_json::Value;
+use tokio::task::JoinError;
 
 use super::audit::AuditedCall;
 use super::table::{QueueSource, RouteRule, rule_of};
@@ -30,22 +31,45 @@ pub(crate) async fn authorize(State(app): State<AppState>, request: Request, nex
         return browser::secure(next.run(request).await);
     };
     let rule = rule_of(request.method().as_str(), route.as_str());
-    let call = audited_call(&rule, &origin, &request);
-    let response = match &origin.caller {
+    match audited_call(&rule, &origin, &request) {
+        None => browser::secure(respond(&app, &origin, &rule, route.as_str(), request, next).await),
+        Some(call) => {
+            // A client that leaves drops the future of its request, but not this task: what was
+            // applied is listed.
+            let tasks = app.tasks.clone();
+            let audited = async move {
+                let response = respond(&app, &origin, &rule, route.as_str(), request, next).await;
+                call.finish(&app, response).await
+            };
+            match tasks.spawn(audited).await.map_err(JoinError::try_into_panic) {
+                Ok(response) => browser::secure(response),
+                // The connection counts panics.
+                Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                Err(Err(_)) => ApiError::new(ErrorCode::StoreUnavailable, "the server stops").into_response(),
+            }
+        }
+    }
+}
+
+/// Serves a request that its caller may make, and refuses others.
+async fn respond(
+    app: &AppState,
+    origin: &RequestOrigin,
+    rule: &RouteRule,
+    route: &str,
+    request: Request,
+    next: Next,
+) -> Response {
+    match &origin.caller {
         Caller::Trusted => next.run(request).await,
         Caller::Anonymous if rule.needs.is_empty() => next.run(request).await,
         Caller::Anonymous => ApiError::new(ErrorCode::Unauthorized, super::MISSING).into_response(),
-        Caller::Token(token) => match check_route(&app, token, &rule, request).await {
+        Caller::Token(token) => match check_route(app, token, rule, request).await {
             Ok(request) => next.run(request).await,
-            Err(error) if ocypod::is_ocypod_path(route.as_str()) => ocypod::error_response(error),
+            Err(error) if ocypod::is_ocypod_path(route) => ocypod::error_response(error),
             Err(error) => error.into_response(),
         },
-    };
-    let response = match call {
-        Some(call) => call.finish(&app, response).await,
-        None => response,
-    };
-    browser::secure(response)
+    }
 }
 
 fn audited_call(rule: &RouteRule, origin: &RequestOrigin, request: &Request) -> Option<AuditedCall> {

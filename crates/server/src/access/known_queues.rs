@@ -13,8 +13,15 @@ use parking_lot::Mutex;
 const JOBS_MAX: usize = 65_536;
 const WORKFLOWS_MAX: usize = 4_096;
 
-/// The queues of the members up to a sequence number.
-type MemberQueues = (BTreeSet<QueueName>, Seq);
+/// The queues of the members that were read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemberQueues {
+    pub(crate) queues: BTreeSet<QueueName>,
+    /// The last member that was read.
+    pub(crate) after: Seq,
+    /// How many members the workflow had then.
+    pub(crate) members_added: u64,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct KnownQueues {
@@ -42,11 +49,11 @@ impl KnownQueues {
         self.workflows.lock().get(&id).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn set_workflow(&self, id: WorkflowId, queues: BTreeSet<QueueName>, after: Seq) {
+    pub(crate) fn set_workflow(&self, id: WorkflowId, known: MemberQueues) {
         let mut workflows = self.workflows.lock();
         if workflows.len() >= WORKFLOWS_MAX {
             workflows.clear();
         }
-        workflows.insert(id, (queues, after));
+        workflows.insert(id, known);
     }
 }

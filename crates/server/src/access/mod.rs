@@ -89,6 +89,7 @@ pub(crate) struct ActiveToken {
     used_at: AtomicI64,
     /// The minute that this server has stored.
     stored_use: AtomicI64,
+    refusals: audit::RefusalCount,
 }
 
 impl ActiveToken {
@@ -137,6 +138,10 @@ type TokenMap = HashMap<String, Arc<ActiveToken>>;
 pub(crate) struct Access {
     mode: AtomicU8,
     tokens: RwLock<Arc<TokenMap>>,
+    /// Cancelled when the store gets its first token: streams that were opened without one end.
+    open_ended: Mutex<CancellationToken>,
+    /// Every client is this process, which needs no token.
+    pub(crate) is_in_process: AtomicBool,
     /// The version of the records that `tokens` was read from.
     version: Mutex<Option<u64>>,
     /// Held while the tokens are read, so that an older reading never replaces a newer one.
@@ -155,6 +160,8 @@ impl Access {
             // Until the tokens are read, no request is admitted.
             mode: AtomicU8::new(UNREADABLE),
             tokens: RwLock::default(),
+            open_ended: Mutex::default(),
+            is_in_process: AtomicBool::new(false),
             version: Mutex::new(None),
             refreshing: tokio::sync::Mutex::new(()),
             limiter: BadTokenLimiter::default(),
@@ -196,8 +203,7 @@ impl Access {
             return Ok(RequestOrigin { caller: Caller::Anonymous, peer });
         }
         if mode == UNREADABLE {
-            let detail = "the tokens cannot be read from the store: no request is admitted until they can";
-            return Err(ApiError::new(ErrorCode::StoreUnavailable, detail).into());
+            return Err(ApiError::new(ErrorCode::StoreUnavailable, UNREADABLE_DETAIL).into());
         }
         if mode == OPEN {
             let detail =
@@ -253,6 +259,7 @@ impl Access {
     }
 }
 
+const UNREADABLE_DETAIL: &str = "the tokens cannot be read from the store: no request is admitted until they can";
 const MISSING: &str = "this server needs a token: send \"Authorization: Bearer lsk_…\"";
 const WRONG: &str = "the token is not valid: it is malformed, unknown or revoked";
 const EXPIRED: &str = "the token has expired: create a new one";
@@ -308,21 +315,23 @@ impl AppState {
         self.token().is_some_and(|token| !token.sees_everything())
     }
 
-    /// Resolves when the token of the caller is revoked or expires; never without a token.
+    /// Resolves when the token of the caller is revoked or expires. Without a token: when the store
+    /// gets its first one.
     pub(crate) fn token_ended(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let ended = self.token().map(|token| token.ended.clone());
-        async move {
-            match ended {
-                Some(ended) => ended.cancelled_owned().await,
-                None => std::future::pending().await,
-            }
-        }
+        let ended = match self.token() {
+            Some(token) => token.ended.clone(),
+            None => self.access.open_ended.lock().clone(),
+        };
+        ended.cancelled_owned()
     }
 
     /// Refuses to go on if the token was revoked or expired during the request.
     pub(crate) fn check_token(&self) -> Result<(), ApiError> {
         match self.token() {
             Some(token) if token.ended.is_cancelled() => {
+                if self.access.mode.load(Ordering::Acquire) == UNREADABLE {
+                    return Err(ApiError::new(ErrorCode::StoreUnavailable, UNREADABLE_DETAIL));
+                }
                 Err(ApiError::new(ErrorCode::Unauthorized, "the token was revoked or has expired"))
             }
             Some(_) | None => Ok(()),

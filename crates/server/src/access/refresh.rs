@@ -20,6 +20,8 @@ use crate::state::AppState;
 const POLL: Duration = Duration::from_secs(1);
 /// A store that answers later counts as unreadable.
 const POLL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The last chance of the store before its tokens count as unreadable.
+const LAST_POLL_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the tokens in memory count after they could last be compared with the store.
 const VALID_FOR: Duration = Duration::from_secs(4);
 /// Time between two slices of the deletion of old audit entries.
@@ -37,17 +39,16 @@ pub(crate) async fn keep_current(app: AppState) {
             store_uses(&app).await;
             return;
         }
-        match timeout(POLL_TIMEOUT, app.access.refresh()).await {
+        let limit = if app.access.is_readable() {
+            VALID_FOR.saturating_sub(last_success.elapsed()).clamp(LAST_POLL_TIMEOUT, POLL_TIMEOUT)
+        } else {
+            POLL_TIMEOUT
+        };
+        match timeout(limit, app.access.refresh()).await {
             Ok(Ok(())) => last_success = Instant::now(),
-            failed if last_success.elapsed() > VALID_FOR => {
-                if app.access.mode.swap(UNREADABLE, Ordering::AcqRel) != UNREADABLE {
-                    let error = failed
-                        .ok()
-                        .and_then(Result::err)
-                        .map_or_else(|| "timeout".to_owned(), |error| error.to_string());
-                    tracing::error!(error, "tokens cannot be read: no request is admitted");
-                }
-                app.access.version.lock().take();
+            failed if last_success.elapsed() >= VALID_FOR => {
+                let error = failed.ok().and_then(Result::err);
+                app.access.admit_none(&error.map_or_else(|| "timeout".to_owned(), |error| error.to_string()));
             }
             _ => {}
         }
@@ -86,9 +87,25 @@ impl Access {
         let records = tokens::read(&*self.store).await?;
         let has_tokens = !records.is_empty();
         self.replace(records.into_iter().filter_map(|(_, token)| token).collect());
-        self.mode.store(if has_tokens { TOKENS } else { OPEN }, Ordering::Release);
+        let mode = if has_tokens { TOKENS } else { OPEN };
+        if self.mode.swap(mode, Ordering::AcqRel) == OPEN && has_tokens && !self.is_in_process.load(Ordering::Relaxed) {
+            std::mem::take(&mut *self.open_ended.lock()).cancel();
+        }
         *self.version.lock() = Some(version);
         Ok(())
+    }
+
+    fn is_readable(&self) -> bool {
+        self.mode.load(Ordering::Acquire) != UNREADABLE
+    }
+
+    /// Admits no request with a token until the tokens are read again. Open streams end.
+    fn admit_none(&self, error: &str) {
+        if self.mode.swap(UNREADABLE, Ordering::AcqRel) != UNREADABLE {
+            tracing::error!(error, "tokens cannot be read: no request is admitted");
+        }
+        self.replace(Vec::new());
+        self.version.lock().take();
     }
 
     /// Replaces the tokens in memory. Tokens that are gone or changed end.
@@ -134,6 +151,7 @@ impl Access {
             is_used: AtomicBool::new(false),
             used_at: AtomicI64::new(used_at),
             stored_use: AtomicI64::new(used_at),
+            refusals: audit::RefusalCount::default(),
             record,
         }
     }

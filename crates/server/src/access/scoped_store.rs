@@ -27,7 +27,7 @@ use longshore_store::{
     SettledGrant, Store, StoreError, StoreFuture, StoreLayer, WorkflowPage, WorkflowQuery,
 };
 
-use super::known_queues::KnownQueues;
+use super::known_queues::{KnownQueues, MemberQueues};
 
 /// Queues that a listing is merged from. A token with more queues, or with a prefix, reads pages of
 /// all jobs and drops foreign ones.
@@ -71,26 +71,39 @@ impl ScopedStore {
         Ok(self.are_visible(&[id]).await?.first().copied().unwrap_or(false))
     }
 
-    /// Whether the workflow exists and all of its members are in queues of the token.
+    /// Whether all members of the workflow are in queues of the token.
     ///
-    /// Members are only added, with higher sequence numbers, so only new ones are read.
-    async fn is_workflow_visible(&self, workflow: WorkflowId) -> Result<bool, StoreError> {
-        let (mut queues, mut after) = self.known.workflow(workflow);
-        loop {
-            if !queues.iter().all(|queue| self.scope.covers(queue)) {
-                break;
+    /// Only members that are new since the last call are read, unless a node has added one with a
+    /// lower sequence number: each node of a fleet has numbers of its own.
+    async fn is_workflow_visible(&self, id: WorkflowId) -> Result<bool, StoreError> {
+        let Some(workflow) = self.store.workflow(id).await? else { return Ok(true) };
+        let mut known = self.known.workflow(id);
+        if known.members_added != workflow.members_added {
+            let expected = workflow.members_added.saturating_sub(known.members_added);
+            if self.read_members(id, &mut known).await? != expected && known.members_added > 0 {
+                known = MemberQueues::default();
+                self.read_members(id, &mut known).await?;
             }
-            let page = self.store.members(MemberQuery { workflow, limit: BATCH_ITEMS_MAX, after }).await?;
-            queues.extend(page.jobs.iter().map(|job| job.queue.clone()));
-            after = page.jobs.last().map_or(after, |job| job.seq);
+            known.members_added = workflow.members_added;
+            self.known.set_workflow(id, known.clone());
+        }
+        Ok(known.queues.iter().all(|queue| self.scope.covers(queue)))
+    }
+
+    /// Reads the members that follow the known ones. Returns how many there are.
+    async fn read_members(&self, workflow: WorkflowId, known: &mut MemberQueues) -> Result<u64, StoreError> {
+        let mut read = 0;
+        loop {
+            let query = MemberQuery { workflow, limit: BATCH_ITEMS_MAX, after: known.after };
+            let page = self.store.members(query).await?;
+            read += page.jobs.len() as u64;
+            known.queues.extend(page.jobs.iter().map(|job| job.queue.clone()));
+            known.after = page.jobs.last().map_or(known.after, |job| job.seq);
             match page.next {
-                Some(next) => after = next,
-                None => break,
+                Some(next) => known.after = next,
+                None => return Ok(read),
             }
         }
-        let is_visible = queues.iter().all(|queue| self.scope.covers(queue));
-        self.known.set_workflow(workflow, queues, after);
-        Ok(is_visible)
     }
 
     /// Returns the refusal of a submission that names a foreign queue, job or workflow.

@@ -21,11 +21,13 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::cors;
 use super::delivery::{UndeliveredGrants, track};
 use super::drain_body::BodyDrain;
 use super::stream_guard::{StreamFlag, end_request};
 use super::timeout_stream::{RequestCounter, TimeoutStream, Timeouts};
-use crate::access::{Denied, Peer};
+use super::tls::handshake;
+use crate::access::{Caller, Denied, Peer};
 use crate::dialects;
 use crate::options::Limits;
 use crate::routes::hot::{RequestBody, respond};
@@ -48,7 +50,15 @@ pub(crate) async fn serve(app: AppState, router: Router, stream: TcpStream, forc
     if stream.set_nodelay(true).is_ok()
         && let Ok(address) = stream.peer_addr()
     {
-        serve_stream(app, router, stream, Peer::Address(address.ip()), force_close).await;
+        let peer = Peer::Address(address.ip());
+        let Some(tls) = app.tls.clone() else { return serve_stream(app, router, stream, peer, force_close).await };
+        let encrypted = tokio::select! {
+            encrypted = handshake(&tls, stream, app.limits.head_timeout) => encrypted,
+            () = app.stopping.cancelled() => None,
+        };
+        if let Some(stream) = encrypted {
+            serve_stream(app, router, stream, peer, force_close).await;
+        }
     }
 }
 
@@ -75,7 +85,16 @@ pub(crate) async fn serve_stream<S>(
             let id = app.request_ids.choose(request.headers());
             // Paths and bodies stay out of the log: they may contain secrets.
             let span = tracing::debug_span!("request", request_id = id.to_str().unwrap_or_default());
-            let response = answer(app, router, request, peer, &id).instrument(span).await;
+            let origin = cors::listed_origin(&app.cors_origins, request.headers());
+            let response = if origin.is_some() && cors::is_preflight(&request) {
+                cors::preflight()
+            } else {
+                answer(app, router, request, peer, &id, origin.is_some()).instrument(span).await
+            };
+            let response = match origin {
+                Some(origin) => cors::allow(response, origin),
+                None => response,
+            };
             let response = end_request(response, &requests, stream_flag);
             Ok::<_, Infallible>(stamp(track(response, undelivered), id))
         }
@@ -101,8 +120,16 @@ pub(crate) async fn serve_stream<S>(
     }
 }
 
-async fn answer(app: &AppState, router: Router, request: Request<Incoming>, peer: Peer, id: &HeaderValue) -> Response {
-    if let Err(refused) = check_head(&app.limits, &request).and_then(|()| check_origin(&request)) {
+async fn answer(
+    app: &AppState,
+    router: Router,
+    request: Request<Incoming>,
+    peer: Peer,
+    id: &HeaderValue,
+    is_listed_origin: bool,
+) -> Response {
+    let checked = check_head(&app.limits, &request);
+    if let Err(refused) = checked.and_then(|()| if is_listed_origin { Ok(()) } else { check_origin(&request) }) {
         return refused.into_response();
     }
     let (parts, body) = request.into_parts();
@@ -110,9 +137,11 @@ async fn answer(app: &AppState, router: Router, request: Request<Incoming>, peer
     // A client with `Expect: 100-continue` has not sent its body yet: there is nothing to drain.
     let expects_continue = parts.headers.contains_key(header::EXPECT);
     let drain = BodyDrain::default();
-    // A small body is read even if the request fails: unread bytes would end the connection.
+    // A small body is read even if the request fails: unread bytes would end the connection. Bodies
+    // of unknown callers stay out of memory.
+    let is_known = admitted.as_ref().is_ok_and(|origin| !matches!(origin.caller, Caller::Anonymous));
     let body = match body.size_hint().exact() {
-        Some(length) if length <= SMALL_BODY => match collect_small(app, body).await {
+        Some(length) if length == 0 || (is_known && length <= SMALL_BODY) => match collect_small(app, body).await {
             Ok(bytes) => RequestBody::Whole(bytes),
             Err(refused) => return refused.into_response(),
         },

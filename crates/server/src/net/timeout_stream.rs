@@ -99,7 +99,9 @@ impl<S> TimeoutStream<S> {
 
     fn enter_idle(&mut self) {
         self.phase = ConnectionPhase::Idle;
-        self.start_timer(self.timeouts.idle);
+        // A client that has sent nothing yet is not one that keeps a connection for later.
+        let is_new = self.finished == 0;
+        self.start_timer(if is_new { self.timeouts.head.min(self.timeouts.idle) } else { self.timeouts.idle });
     }
 
     /// Starts the idle timer once a request has finished.
@@ -196,6 +198,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.on_response_end(context);
         let result = Pin::new(&mut self.stream).poll_flush(context);
+        // TLS keeps encrypted bytes that the socket did not accept, and writes them here.
+        let result = self.timed_write(context, result);
         if matches!(result, Poll::Ready(Ok(()))) {
             self.undelivered.confirm();
         }

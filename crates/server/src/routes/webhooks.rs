@@ -144,6 +144,10 @@ pub(crate) async fn deliveries_of_job(
     for (key, delivery) in app.call_store(Box::pin(found)).await? {
         shown.push(to_wire(&app, key, &delivery).await?);
     }
+    if app.is_restricted() {
+        // The path of an endpoint may be its secret.
+        shown.iter_mut().for_each(|delivery| delivery.url = delivery.url.take().map(|url| without_path(&url)));
+    }
     ok(&WebhookDeliveries { deliveries: shown, next: None })
 }
 
@@ -167,6 +171,14 @@ pub(crate) async fn redeliver(
     let delivery = app.call_store(Box::pin(deliveries::redeliver(&*app.store, key))).await?.ok_or_else(missing)?;
     app.webhooks.wake();
     json(StatusCode::ACCEPTED, &to_wire(&app, key, &delivery).await?)
+}
+
+/// Returns scheme, host and port of a URL.
+fn without_path(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}/…")
 }
 
 async fn to_wire(app: &AppState, key: DeliveryKey, delivery: &Delivery) -> Result<WebhookDelivery, ApiError> {

@@ -1,5 +1,6 @@
 //! Request bodies: limited in bytes and time, with the right content type.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use longshore_api::ErrorCode;
 use longshore_api::admin::EmptyBody;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::json;
 use super::problem::ApiError;
@@ -28,6 +30,8 @@ pub(crate) struct JsonBody {
 
 /// Bodies up to this size are not counted against the budget.
 pub(crate) const SMALL: usize = 64 << 10;
+/// Time for the rest of a body when the server stops: a body that stalls does not hold it.
+const STOP_GRACE: Duration = Duration::from_secs(1);
 /// A client that sends slower than this, over the whole body, times out.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
@@ -164,6 +168,12 @@ fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(ErrorCode::PayloadTooLarge, format!("the body must have at most {bytes_max} bytes"))
 }
 
+/// Resolves when the server stops, after the time that bodies in transit get.
+async fn end_of_grace(stopping: &CancellationToken) {
+    stopping.cancelled().await;
+    sleep(STOP_GRACE).await;
+}
+
 /// Reads a body. Fails if the client pauses too long or sends too slowly.
 pub(crate) async fn collect(
     mut body: Body,
@@ -173,9 +183,17 @@ pub(crate) async fn collect(
 ) -> Result<Bytes, ApiError> {
     let mut whole = BytesMut::new();
     let (started, allowance) = (Instant::now(), budget.app.limits.body_timeout);
+    let mut stopped = pin!(end_of_grace(&budget.app.stopping));
     loop {
         let earned = Duration::from_millis(whole.len() as u64 * 1_000 / BYTES_PER_SECOND_MIN);
-        let frame = timeout_at(started + allowance + earned, body.frame()).await;
+        let frame = tokio::select! {
+            biased;
+            frame = timeout_at(started + allowance + earned, body.frame()) => frame,
+            () = &mut stopped => {
+                let detail = "the server stops, and the body has not arrived: nothing was applied";
+                return Err(ApiError::new(ErrorCode::StoreUnavailable, detail));
+            }
+        };
         let frame = frame.map_err(|_| ApiError::bad_request("the body did not arrive in time"))?;
         let Some(frame) = frame else { return Ok(whole.freeze()) };
         let frame = frame.map_err(|_| ApiError::bad_request("the body ended early or is not framed correctly"))?;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::Setup;
-use crate::{call_as, create, first_token, id_of};
+use crate::common::{Client, Setup};
+use crate::{call_as, create, first_token, id_of, send_as};
 
 fn rows(page: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -69,5 +69,57 @@ async fn the_log_has_pages_and_is_kept_for_90_days() {
     c.advance("91d").await;
     let page = c.get("/v1/audit").await.ok(200);
     assert_eq!(rows(&page).len(), 1, "only the advance is left: {page}");
+    server.stop().await;
+}
+
+/// A token without rights cannot fill the disk: ten refused calls per minute are listed.
+#[tokio::test]
+async fn refused_calls_of_a_token_are_listed_ten_times_a_minute() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let root = first_token(&mut c).await;
+    let reader = create(&mut c, &root, "reader", &["read"], &["*"]).await;
+    let refused = async |c: &mut Client| {
+        for number in 0..15 {
+            call_as(c, &reader, "DELETE", &format!("/v1/queues/q{number}"), None).await.problem(403, "forbidden");
+        }
+        let page = call_as(c, &root, "GET", "/v1/audit?limit=1000", None).await.ok(200);
+        rows(&page).iter().filter(|(name, ..)| name == "reader").count()
+    };
+    assert_eq!(refused(&mut c).await, 10);
+    call_as(&mut c, &root, "POST", "/v1/clock/advance", Some(r#"{"by":"1m"}"#)).await.ok(200);
+    assert_eq!(refused(&mut c).await, 20);
+    server.stop().await;
+}
+
+/// A client that leaves before the answer does not keep its call out of the log.
+#[tokio::test]
+async fn a_call_is_listed_although_its_client_has_left() {
+    let server = Setup::memory().real_time().start().await;
+    let mut c = server.client().await;
+    let root = first_token(&mut c).await;
+    let mut paused = Vec::new();
+    for number in 0.. {
+        let queue = format!("q{number}");
+        call_as(&mut c, &root, "PUT", &format!("/v1/queues/{queue}"), Some("{}")).await.ok(201);
+        let mut leaving = server.client().await;
+        send_as(&mut leaving, &root, "POST", &format!("/v1/queues/{queue}/pause"), None).await;
+        drop(leaving);
+        let shown = call_as(&mut c, &root, "GET", &format!("/v1/queues/{queue}"), None).await.ok(200);
+        if shown["paused"] == true {
+            paused.push(format!("POST /v1/queues/{queue}/pause"));
+        }
+        if paused.len() == 10 {
+            break;
+        }
+    }
+    // The entries follow the changes: the calls go on by themselves.
+    loop {
+        let page = call_as(&mut c, &root, "GET", "/v1/audit?limit=1000", None).await.ok(200);
+        let listed: Vec<String> = rows(&page).into_iter().map(|(_, target, _)| target).collect();
+        if paused.iter().all(|target| listed.contains(target)) {
+            break;
+        }
+    }
     server.stop().await;
 }

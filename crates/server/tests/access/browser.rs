@@ -34,3 +34,30 @@ async fn pages_of_other_sites_reach_nothing() {
     call_as(&mut c, &root, "GET", "/v1/queues", None).await.ok(200);
     server.stop().await;
 }
+
+/// Checklist: S27. Origins are compared exactly.
+#[tokio::test]
+async fn pages_of_listed_origins_may_call_the_api() {
+    let mut setup = Setup::memory();
+    setup.cors_origins = vec!["https://jobs.example".to_owned()];
+    let server = setup.start().await;
+    let mut c = server.client().await;
+    let ask = "Access-Control-Request-Method: PUT\r\n";
+    c.send_bytes("OPTIONS", "/v1/queues/q", &format!("Origin: https://jobs.example\r\n{ask}"), b"").await;
+    let answer = c.reply().await.unwrap();
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, Some("https://jobs.example")));
+    assert!(answer.header("access-control-allow-methods").unwrap().contains("PUT"));
+    assert!(answer.header("access-control-allow-credentials").is_none());
+    let put =
+        |origin: &str| format!("Origin: {origin}\r\nSec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n");
+    c.send_bytes("PUT", "/v1/queues/q", &put("https://jobs.example"), b"{}").await;
+    let answer = c.reply().await.unwrap();
+    assert_eq!((answer.status, answer.header("vary")), (201, Some("origin")));
+    for origin in ["http://jobs.example", "https://jobs.example:8443", "https://jobs.example.evil.test", "null"] {
+        c.send_bytes("PUT", "/v1/queues/q", &put(origin), b"{}").await;
+        let answer = c.reply().await.unwrap();
+        answer.problem(403, "forbidden");
+        assert!(answer.header("access-control-allow-origin").is_none(), "{origin}");
+    }
+    server.stop().await;
+}

@@ -162,3 +162,14 @@ async fn a_server_without_tokens_refuses_other_addresses() {
     longshore_server::tokens::create(&*store, spec).await.unwrap();
     Server::bind(options()).await.unwrap();
 }
+
+/// A stream that was opened while there was no token needs one as soon as there is.
+#[tokio::test]
+async fn the_first_token_ends_streams_without_one() {
+    let server = Setup::memory().start().await;
+    let mut stream = server.events("").await;
+    let mut c = server.client().await;
+    first_token(&mut c).await;
+    while stream.next().await.is_some() {}
+    server.stop().await;
+}

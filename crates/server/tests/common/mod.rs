@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
     pub(crate) webhook_allow: Vec<longshore_webhooks::network::Cidr>,
+    pub(crate) tls: Option<Arc<longshore_tls::ServerTls>>,
+    pub(crate) cors_origins: Vec<String>,
 }
 
 /// Whether this test binary runs on PostgreSQL, by its name.
@@ -51,6 +53,8 @@ impl Setup {
             default_profile: Profile::Standard,
             auto_queues: true,
             webhook_allow: Vec::new(),
+            tls: None,
+            cors_origins: Vec::new(),
         }
     }
 
@@ -108,6 +112,8 @@ impl Setup {
         options.auto_queues = self.auto_queues;
         options.limits = self.limits;
         options.webhook_allow = self.webhook_allow;
+        options.tls = self.tls;
+        options.cors_origins = self.cors_origins;
         // Every second connection is served by another thread.
         options.io_threads = 2;
         let server = Server::bind(options).await.unwrap();

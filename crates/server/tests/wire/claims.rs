@@ -40,6 +40,37 @@ async fn waiters(server: &TestServer, c: &mut Client, count: usize, claim: &str)
     all
 }
 
+/// Ruling Limits of our own: the payloads of a claim are bounded, and what is not delivered is not leased.
+#[tokio::test]
+async fn a_claim_is_bounded_in_bytes() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let payload = "x".repeat((1 << 20) - 2);
+    let job = format!(r#"{{"type":"t","payload":"{payload}"}}"#);
+    for _ in 0..2 {
+        let jobs = vec![job.as_str(); 10].join(",");
+        c.post("/v1/queues/q/jobs", &format!("[{jobs}]")).await.ok(201);
+    }
+    let counts = async |c: &mut Client| {
+        let counts = c.get("/v1/queues/q").await.ok(200)["counts"].clone();
+        (counts["running"].as_u64().unwrap(), counts["scheduled"].as_u64().unwrap())
+    };
+    let claim = r#"{"queues":["q"],"limit":1000}"#;
+    let first = c.post("/v1/claims", claim).await.ok(200);
+    assert_eq!(first["jobs"].as_array().unwrap().len(), 16);
+    assert!(
+        first["jobs"].as_array().unwrap().iter().all(|job| job["payload"].as_str().unwrap().len() == payload.len())
+    );
+    assert_eq!(counts(&mut c).await, (16, 4));
+    // Settlements in the claim do not change its bound.
+    let completion = |job: &serde_json::Value| serde_json::json!({"id": job["id"], "lease": job["lease"]["token"], "outcome": "complete"});
+    let settled: Vec<_> = first["jobs"].as_array().unwrap().iter().take(2).map(completion).collect();
+    let claim = serde_json::json!({"queues": ["empty", "q"], "limit": 1000, "settle": settled}).to_string();
+    assert_eq!(c.post("/v1/claims", &claim).await.ok(200)["jobs"].as_array().unwrap().len(), 4);
+    assert_eq!(counts(&mut c).await, (18, 0));
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_submission_serves_a_waiting_claim() {
     for setup in [Setup::memory(), Setup::memory().real_time()] {

@@ -35,7 +35,7 @@ async fn slow_clients_time_out() {
     assert!(closed(&mut c).await >= Duration::from_millis(150));
     // No bytes at all, and no bytes after a response.
     let mut c = server.client().await;
-    assert!(closed(&mut c).await >= Duration::from_millis(500));
+    assert!(closed(&mut c).await >= Duration::from_millis(150));
     let mut c = server.client().await;
     c.get("/livez").await.ok(200);
     assert!(closed(&mut c).await >= Duration::from_millis(500));
@@ -45,6 +45,29 @@ async fn slow_clients_time_out() {
     c.reply().await.unwrap().problem(400, "bad_request");
     closed(&mut c).await;
     server.stop().await;
+}
+
+/// The rest of a body has a second when the server stops.
+#[tokio::test]
+async fn a_stalled_body_does_not_hold_the_shutdown() {
+    let mut setup = Setup::memory();
+    setup.limits.drain_timeout = Duration::from_secs(3_600);
+    setup.limits.body_timeout = Duration::from_secs(3_600);
+    let mut server = setup.start().await;
+    let mut stalled = server.client().await;
+    stalled.raw(b"POST /v1/claims HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"queues\"").await;
+    let mut large = server.client().await;
+    large.raw(b"POST /v1/queues/q/jobs HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n[").await;
+    // Both requests have begun: connections are served in the order in which they were accepted.
+    for _ in 0..2 {
+        server.client().await.get("/livez").await.ok(200);
+    }
+    server.request_stop();
+    for c in [&mut stalled, &mut large] {
+        let reply = timeout(Duration::from_secs(60), c.reply()).await.expect("left hanging").unwrap();
+        reply.problem(503, "store_unavailable");
+    }
+    timeout(Duration::from_secs(60), server.stopped()).await.expect("the shutdown is held").unwrap();
 }
 
 /// A client that sends single bytes times out like one that sends none.

@@ -35,6 +35,7 @@ mod settle_in_claim;
 mod stats;
 mod submit;
 mod system;
+mod tls;
 mod webhooks;
 mod workers;
 mod workflows;

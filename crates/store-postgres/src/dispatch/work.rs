@@ -151,7 +151,8 @@ impl ExpectedWork {
                 *ready = ready.saturating_sub(1);
             }
         }
-        let full = jobs.is_none_or(|jobs| jobs.len() >= request.limit);
+        let full =
+            jobs.is_none_or(|jobs| request.is_met(jobs.len(), jobs.iter().map(ClaimedJob::delivered_bytes).sum()));
         let mut more = false;
         for queue in distinct(request) {
             let Some(work) = self.queues.get_mut(queue) else { continue };

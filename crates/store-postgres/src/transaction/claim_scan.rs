@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use longshore_core::id::{JobType, QueueName};
 use longshore_engine::ClaimRequest;
+use longshore_store::ClaimedJob;
 use tokio_postgres::Row;
 
 use super::Transaction;
@@ -134,8 +135,9 @@ impl Claims {
         let mut indexes = HashMap::new();
         for (index, claim) in claims(requests) {
             let Some(claimed) = answers.get(index).and_then(TxResponse::claimed) else { continue };
+            let bytes = claimed.iter().map(ClaimedJob::delivered_bytes).sum();
             let missing = claim.limit.saturating_sub(claimed.len());
-            if missing == 0 || queues_total >= QUEUES_MAX {
+            if claim.is_met(claimed.len(), bytes) || queues_total >= QUEUES_MAX {
                 continue;
             }
             let types = hashes(&claim.types);
@@ -181,7 +183,7 @@ impl Transaction<'_> {
             self.claims.coverage.partial = true;
         }
         for row in rows {
-            let (seq, row) = JobRow::claimable(row)?;
+            let (seq, row) = JobRow::scanned(row)?;
             self.read_set.add(seq, row);
         }
         Ok(())
@@ -195,9 +197,9 @@ impl Transaction<'_> {
         self.claims.coverage.full = true;
         let mut locked = vec![0_usize; unmet_claims.iter().map(|unmet| unmet.queues.len()).sum()];
         for row in &rows {
-            let (seq, job) = JobRow::claimable(row)?;
+            let (seq, job) = JobRow::scanned(row)?;
             self.read_set.add(seq, job);
-            let index = usize::try_from(get::<i32>(row, 10)?).ok().and_then(|index| index.checked_sub(1));
+            let index = usize::try_from(get::<i32>(row, 11)?).ok().and_then(|index| index.checked_sub(1));
             if let Some(locked) = index.and_then(|index| locked.get_mut(index)) {
                 *locked += 1;
             }

@@ -167,6 +167,7 @@ impl JobColumns {
                 record: self.record.get(index)?.clone(),
                 propagation_cursor: *self.propagation_cursor.get(index)?,
                 payload: None,
+                payload_bytes: None,
             };
             Some((Seq(self.seq.get(index)?.cast_unsigned()), row))
         };

@@ -1,4 +1,5 @@
 {{- define "longshore.pod" -}}
+{{- $tls := and .Values.tls.secretName (not .Values.bootstrap) -}}
 metadata:
   labels:
     {{- include "longshore.selector" . | nindent 4 }}
@@ -60,6 +61,12 @@ spec:
         - name: LONGSHORE_DATA
           value: /data
         {{- end }}
+        {{- if $tls }}
+        - name: LONGSHORE_TLS_CERT
+          value: /etc/longshore-tls/tls.crt
+        - name: LONGSHORE_TLS_KEY
+          value: /etc/longshore-tls/tls.key
+        {{- end }}
         {{- with .Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -77,16 +84,16 @@ spec:
       {{- else }}
       # The first start after a power failure verifies the WAL and loads all live jobs.
       startupProbe:
-        httpGet: { path: /livez, port: http }
+        httpGet: { path: /livez, port: http{{ if $tls }}, scheme: HTTPS{{ end }} }
         periodSeconds: 5
         failureThreshold: 120
       livenessProbe:
-        httpGet: { path: /livez, port: http }
+        httpGet: { path: /livez, port: http{{ if $tls }}, scheme: HTTPS{{ end }} }
         periodSeconds: 10
         timeoutSeconds: 5
         failureThreshold: 6
       readinessProbe:
-        httpGet: { path: /readyz, port: http }
+        httpGet: { path: /readyz, port: http{{ if $tls }}, scheme: HTTPS{{ end }} }
         periodSeconds: 5
         timeoutSeconds: 3
       {{- end }}
@@ -100,6 +107,11 @@ spec:
           readOnly: true
         - name: tmp
           mountPath: /tmp
+        {{- if $tls }}
+        - name: tls
+          mountPath: /etc/longshore-tls
+          readOnly: true
+        {{- end }}
         {{- if eq .Values.store.kind "embedded" }}
         - name: data
           mountPath: /data
@@ -113,6 +125,12 @@ spec:
         name: {{ include "longshore.name" . }}
     - name: tmp
       emptyDir: {}
+    {{- if $tls }}
+    - name: tls
+      secret:
+        secretName: {{ .Values.tls.secretName }}
+        defaultMode: 0440
+    {{- end }}
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

@@ -24,7 +24,7 @@ struct Banner<'a> {
 /// output does not stop the server.
 pub(super) fn print(context: &Context, config: &ServeConfig, address: SocketAddr, about: &StoreInfo) {
     let banner = Banner {
-        url: format!("http://{address}"),
+        url: format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" }),
         store: config.store.to_string(),
         store_kind: &about.kind,
         durability: &about.durability,
@@ -41,8 +41,11 @@ pub(super) fn print(context: &Context, config: &ServeConfig, address: SocketAddr
             drop(context.output.line(&line));
         }
     }
-    if !address.ip().is_loopback() {
-        tracing::warn!(%address, "no authentication: any client that reaches this address has full access");
+    if !address.ip().to_canonical().is_loopback() && config.tls.is_none() {
+        tracing::warn!(
+            %address,
+            "without TLS, tokens and jobs cross the network unencrypted: use --tls-cert and --tls-key, or a proxy with TLS"
+        );
     }
     tracing::info!(address = %address, store = %config.store, "listening");
 }

@@ -6,6 +6,7 @@
 //! - `banner.rs`: what is printed after the start
 //! - `postgres.rs`: opens the store on PostgreSQL
 //! - `service_manager.rs`: start, stop and liveness for systemd
+//! - `tls.rs`: the certificate of the server, and SIGHUP
 //! - `virtual_time.rs`: keeps the time of `--virtual-clock` over restarts
 
 mod banner;
@@ -14,6 +15,7 @@ mod logging;
 pub(crate) mod options;
 mod postgres;
 mod service_manager;
+mod tls;
 pub(crate) mod virtual_time;
 
 use std::path::PathBuf;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use clap::Args;
 use longshore_core::rng::Rng;
 use longshore_server::{
-    Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule, declare_webhook,
+    Listeners, Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule, declare_webhook,
 };
 use longshore_store::{Clock, FormatError, OsRng, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
@@ -79,6 +81,11 @@ impl Serve {
 
 async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     let signals = Signals::listen()?;
+    let tls = tls::load(config.tls.clone())?;
+    tls::reload_on_hangup(tls.clone())?;
+    // Before the store is opened: a server that cannot listen changes nothing there. Connections wait
+    // until it is open.
+    let listeners = Listeners::bind(config.listen, config.metrics_listen).await.map_err(server_failed)?;
     let (store, time, about) = match &config.store {
         StoreUrl::Postgres(address) => postgres::open(&config, address).await?,
         StoreUrl::Memory | StoreUrl::Directory(_) => open_embedded(&config)?,
@@ -104,6 +111,9 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.webhook_allow.clone_from(&config.webhook_allow);
     options.io_threads = io_threads();
     options.metrics_listen = config.metrics_listen;
+    options.listeners = Some(listeners);
+    options.tls = tls;
+    options.cors_origins.clone_from(&config.cors_origins);
     options.allowed_hosts = config.allowed_hosts.clone();
     options.request_id_seed = OsRng::default().next_u64();
     let server = Server::bind(options).await.map_err(server_failed)?;

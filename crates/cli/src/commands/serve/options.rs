@@ -14,6 +14,7 @@ use longshore_api::schedule::PutSchedule;
 use longshore_api::webhook::PutWebhook;
 use longshore_core::profile::Profile;
 use longshore_store_embedded::DEFAULT_CACHE_BYTES;
+use longshore_tls::{CertificateFiles, ServerTlsFiles};
 use longshore_webhooks::network::Cidr;
 use serde::Deserialize;
 
@@ -87,6 +88,21 @@ pub(super) struct Layer {
     /// separated by commas [env: LONGSHORE_ALLOW_HOST]
     #[arg(long, value_name = "NAMES")]
     allow_host: Option<String>,
+    /// Origins whose pages may call the API from a browser, such as https://jobs.example; separated
+    /// by commas [env: LONGSHORE_CORS_ORIGIN]
+    #[arg(long, value_name = "ORIGINS")]
+    cors_origin: Option<String>,
+    /// File with the certificate of the server and those that signed it, in PEM form: the port
+    /// speaks TLS [env: LONGSHORE_TLS_CERT]
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate, in PEM form [env: LONGSHORE_TLS_KEY]
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// File with authorities, in PEM form: only clients with a certificate of one of them are
+    /// served [env: LONGSHORE_TLS_CLIENT_CA]
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
     /// Level or filter of the log on standard error, such as warn or info,longshore_server=debug
     /// [env: LONGSHORE_LOG] [default: info]
     #[arg(long, value_name = "FILTER")]
@@ -146,6 +162,8 @@ pub(super) struct ServeConfig {
     pub(super) drain_timeout: Duration,
     pub(super) metrics_listen: Option<SocketAddr>,
     pub(super) allowed_hosts: Vec<String>,
+    pub(super) tls: Option<ServerTlsFiles>,
+    pub(super) cors_origins: Vec<String>,
     pub(super) log: String,
     pub(super) log_format: LogFormat,
     /// Queues that are declared at the start, by name.
@@ -205,6 +223,8 @@ impl ServeConfig {
             listen,
             metrics_listen,
             allowed_hosts: hosts.map(str::to_owned).collect(),
+            tls: choose_tls(&layers)?,
+            cors_origins: parse_origins(first(|layer| layer.cors_origin.clone(), "cors_origin"))?,
             store: choose_store(&layers)?,
             default_profile,
             auto_queues: layers.iter().find_map(|named| named.layer.auto_queues()).unwrap_or(true),
@@ -282,6 +302,10 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         drain_timeout,
         metrics_listen: text("metrics_listen"),
         allow_host: text("allow_host"),
+        cors_origin: text("cors_origin"),
+        tls_cert: text("tls_cert").map(PathBuf::from),
+        tls_key: text("tls_key").map(PathBuf::from),
+        tls_client_ca: text("tls_client_ca").map(PathBuf::from),
         log: text("log"),
         log_format: text("log_format"),
         webhook_allow: text("webhook_allow").map(|list| list.split(',').map(|one| one.trim().to_owned()).collect()),
@@ -334,6 +358,44 @@ fn choose_store(layers: &[NamedLayer<'_>]) -> Result<StoreUrl, CliError> {
         };
     }
     Ok(StoreUrl::Directory(PathBuf::from("longshore-data")))
+}
+
+/// Parses origins: scheme, host and port, as browsers send them.
+fn parse_origins(origins: Option<(String, String)>) -> Result<Vec<String>, CliError> {
+    let Some((list, name)) = origins else { return Ok(Vec::new()) };
+    let parse = |text: &str| {
+        let origin = text.trim();
+        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://")).unwrap_or_default();
+        let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b':' | b'[' | b']');
+        if !host.is_empty() && host.bytes().all(is_plain) {
+            return Ok(origin.to_owned());
+        }
+        let refusal = CliError::refused(format!("{name}: invalid origin \"{origin}\""));
+        Err(refusal.hint("write scheme, host and port in lower case, without a path: https://jobs.example:8443"))
+    };
+    list.split(',').map(parse).collect()
+}
+
+/// Returns the files of the server's certificate. The certificate and its key need each other.
+fn choose_tls(layers: &[NamedLayer<'_>]) -> Result<Option<ServerTlsFiles>, CliError> {
+    let file = |pick: fn(&Layer) -> Option<&PathBuf>, option: &str| {
+        layers.iter().find_map(|named| Some((pick(&named.layer)?.clone(), (named.name)(option))))
+    };
+    let client_ca = file(|layer| layer.tls_client_ca.as_ref(), "tls_client_ca");
+    let certificate = file(|layer| layer.tls_cert.as_ref(), "tls_cert");
+    let needs = |name: &str, other| Err(CliError::refused(format!("{name} needs {other}")));
+    match (certificate, file(|layer| layer.tls_key.as_ref(), "tls_key")) {
+        (Some((certificate, _)), Some((key, _))) => Ok(Some(ServerTlsFiles {
+            own: CertificateFiles { certificate, key },
+            client_ca: client_ca.map(|(path, _)| path),
+        })),
+        (Some((_, name)), None) => needs(&name, "--tls-key"),
+        (None, Some((_, name))) => needs(&name, "--tls-cert"),
+        (None, None) => match client_ca {
+            Some((_, name)) => needs(&name, "--tls-cert and --tls-key"),
+            None => Ok(None),
+        },
+    }
 }
 
 fn parse_store(text: &str) -> Result<StoreUrl, CliError> {
@@ -401,6 +463,29 @@ mod tests {
         assert_eq!((made.sync_claims, made.cache_bytes), (false, 32 << 20));
         let made = config(Layer::default(), &[("LONGSHORE_CACHE", "2GiB")], Some("sync_claims = true")).unwrap();
         assert_eq!((made.sync_claims, made.cache_bytes), (true, 2 << 30));
+    }
+
+    #[test]
+    fn origins_are_exact() {
+        let made = |list: &str| config(Layer::default(), &[("LONGSHORE_CORS_ORIGIN", list)], None);
+        let origins = made("https://jobs.example, http://[::1]:8080").unwrap().cors_origins;
+        assert_eq!(origins, ["https://jobs.example", "http://[::1]:8080"]);
+        for invalid in
+            ["*", "null", "jobs.example", "https://", "https://jobs.example/", "https://Jobs.example", "https://*"]
+        {
+            assert!(made(invalid).is_err(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        let made = |environment: &[(&str, &str)], file| config(Layer::default(), environment, file);
+        let both = made(&[("LONGSHORE_TLS_CERT", "a.crt")], Some("tls_key = \"a.key\"")).unwrap().tls.unwrap();
+        assert_eq!((both.own.key, both.client_ca), (PathBuf::from("a.key"), None));
+        let refusal = made(&[("LONGSHORE_TLS_CERT", "a.crt")], None).unwrap_err().message;
+        assert_eq!(refusal, "LONGSHORE_TLS_CERT needs --tls-key");
+        assert!(made(&[("LONGSHORE_TLS_CLIENT_CA", "ca.crt")], None).is_err());
+        assert!(made(&[], None).unwrap().tls.is_none());
     }
 
     #[test]
