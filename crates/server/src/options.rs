@@ -10,6 +10,8 @@ use longshore_core::profile::Profile;
 use longshore_store::{Store, VirtualClock};
 use longshore_webhooks::network::Cidr;
 
+use crate::otlp::config::OtlpConfig;
+
 #[derive(Debug)]
 pub struct ServerOptions {
     /// Port 0 selects a free port.
@@ -32,6 +34,8 @@ pub struct ServerOptions {
     pub request_id_seed: u64,
     /// Networks that webhooks may reach although they are not globally routable.
     pub webhook_allow: Vec<Cidr>,
+    /// Where traces go; `None`: nowhere.
+    pub otlp: Option<OtlpConfig>,
 }
 
 impl ServerOptions {
@@ -49,6 +53,7 @@ impl ServerOptions {
             metrics_listen: None,
             request_id_seed: 0,
             webhook_allow: Vec::new(),
+            otlp: None,
         }
     }
 }

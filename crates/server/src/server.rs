@@ -18,6 +18,7 @@ use crate::net::io_threads::IoThreads;
 use crate::net::metrics_listener;
 use crate::operations;
 use crate::options::ServerOptions;
+use crate::otlp::exporter;
 use crate::routes;
 use crate::schedules::engine;
 use crate::state::AppState;
@@ -106,6 +107,7 @@ impl Server {
         }
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
         io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, exporter::run(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         if app.virtual_time.is_none() {
             io_threads.spawn_here(&app.background_tasks, ticker::run_ticker(app.clone(), app.store.wakeups()));

@@ -24,6 +24,7 @@ use crate::background::worker_registry::WorkerRegistry;
 use crate::events::EventLog;
 use crate::operations::engine::OperationEngine;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
+use crate::otlp::exporter::Tracer;
 use crate::schedules::engine::ScheduleEngine;
 use crate::store_health::StoreFailures;
 use crate::webhooks::Webhooks;
@@ -79,6 +80,7 @@ pub struct App {
     pub(crate) stopping: CancellationToken,
     pub(crate) store_health: StoreFailures,
     pub(crate) webhooks: Webhooks,
+    pub(crate) tracer: Tracer,
     started: Duration,
 }
 
@@ -94,6 +96,7 @@ impl AppState {
             request_id_seed,
             allowed_hosts,
             webhook_allow,
+            otlp,
             ..
         } = options;
         let metrics: Arc<Metrics> = Arc::default();
@@ -134,6 +137,7 @@ impl AppState {
             stopping: CancellationToken::new(),
             store_health: StoreFailures::default(),
             webhooks: Webhooks::new(webhook_allow),
+            tracer: Tracer::new(otlp),
             started: monotonic(),
         };
         Self { shared: Arc::new(shared), store, token: None }
@@ -165,8 +169,14 @@ impl AppState {
             self.webhooks.expect_callbacks();
         }
         let timeout = self.limits.submission_timeout;
+        let trace = self.tracer.begin_submission(&request, self.now());
         match tokio::time::timeout(timeout, self.store.submit(request)).await {
-            Ok(result) => self.report_error(result),
+            Ok(result) => {
+                if let (Some(trace), Ok(Ok(submitted))) = (trace, &result) {
+                    self.tracer.end_submission(trace, submitted, self.now());
+                }
+                self.report_error(result)
+            }
             Err(_) => {
                 let detail = format!("no acknowledgement within {} s", timeout.as_secs_f64());
                 Err(ApiError::new(ErrorCode::SubmissionTimeout, detail))

@@ -5,6 +5,7 @@
 pub(crate) mod client;
 pub(crate) mod delayed_store;
 pub(crate) mod event_stream;
+pub(crate) mod json_receiver;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -33,6 +34,7 @@ pub(crate) struct Setup {
     pub(crate) default_profile: Profile,
     pub(crate) auto_queues: bool,
     pub(crate) webhook_allow: Vec<longshore_webhooks::network::Cidr>,
+    pub(crate) otlp: Option<longshore_server::OtlpConfig>,
 }
 
 /// Whether this test binary runs on PostgreSQL, by its name.
@@ -51,6 +53,7 @@ impl Setup {
             default_profile: Profile::Standard,
             auto_queues: true,
             webhook_allow: Vec::new(),
+            otlp: None,
         }
     }
 
@@ -108,6 +111,7 @@ impl Setup {
         options.auto_queues = self.auto_queues;
         options.limits = self.limits;
         options.webhook_allow = self.webhook_allow;
+        options.otlp = self.otlp;
         // Every second connection is served by another thread.
         options.io_threads = 2;
         let server = Server::bind(options).await.unwrap();
