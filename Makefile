@@ -5,6 +5,7 @@ export CARGO_INCREMENTAL ?= 0
 HISTORIES ?= 100000
 FIRST_SEED ?= 0
 KILL_CYCLES ?= 2000
+WEBHOOK_KILLS ?= 200
 CALL_POINTS ?= 40
 FLIPS ?= 20000
 POWER_CUTS ?= 10000
@@ -20,7 +21,7 @@ HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = proces
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
 	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
-	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster test-http-postgres \
+	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks test-http-postgres \
 	regenerate-fixtures
 
 help: ## lists the targets
@@ -186,7 +187,7 @@ audit: ## checks licences, sources and security advisories of the dependencies
 		echo "audit: the advisory database is not reachable: advisories were not checked"; \
 	fi
 
-soak: soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster ## runs all soak tests: hours
+soak: soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks ## runs all soak tests: hours
 
 soak-model: ## compares engine and model on HISTORIES (100,000) random histories from FIRST_SEED (0)
 	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact soak --nocapture
@@ -205,6 +206,9 @@ soak-power: ## simulates POWER_CUTS (10,000) power cuts of the embedded store fr
 
 soak-cluster: ## kills NODE_KILLS (50) of three nodes on one PostgreSQL, and WORKER_KILLS (200) workers
 	NODE_KILLS=$(NODE_KILLS) WORKER_KILLS=$(WORKER_KILLS) LATE_PERCENT=0 cargo test --release -p longshore-store-postgres --test kill_nodes -- --nocapture
+
+soak-webhooks: ## kills a server WEBHOOK_KILLS (200) times while it delivers to a receiver that misbehaves
+	WEBHOOK_KILLS=$(WEBHOOK_KILLS) cargo test --release -p longshore-cli --test cli -- webhook_soak --nocapture
 
 test-http-postgres: ## runs every scenario and the HTTP tests on PostgreSQL
 	SCENARIO_STEP=1 cargo nextest run -p longshore-server --test wire_on_postgres --test scenarios_on_postgres --no-fail-fast

@@ -49,9 +49,13 @@ pub struct NewJob {
     /// Id that connects the job with other systems; searchable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// URL for the worker to report to. The server only stores it.
+    /// URL that receives one signed POST when the job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
+    /// W3C trace context of the submitter, `00-<trace id>-<span id>-<flags>`. Absent: that of the
+    /// header `traceparent`, for a single job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Jobs that must complete first: ids, or `#ref` of jobs in the same batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<String>>,
@@ -140,8 +144,11 @@ pub struct Job {
     pub tags: TagMap,
     /// Id that connects the job with other systems.
     pub correlation_id: Option<String>,
-    /// URL for the worker to report to.
+    /// URL that receives one signed POST when the job ends.
     pub callback_url: Option<String>,
+    /// W3C trace context of the submitter.
+    #[serde(default)]
+    pub traceparent: Option<String>,
     /// Idempotency key of the submission.
     pub idempotency_key: Option<String>,
     /// Id chosen by the client.

@@ -108,6 +108,10 @@ pub struct ClaimedJob {
     /// Id that connects the job with other systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// W3C trace context of the submitter. A first attempt continues it; a retry, which has a
+    /// `previous_attempt_id`, begins a trace with a link to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Idempotency key of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,

@@ -38,6 +38,8 @@ const STEP_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 4;
 /// Starts the schedule of a job, behind all other fields. Zero would be padding.
 const SCHEDULE_FIELD: u8 = 1;
+/// Starts the trace context of a job, behind its schedule.
+const TRACE_FIELD: u8 = 2;
 
 /// Pads a live record with zeroes, so that its next version usually has the same size. SQLite then
 /// overwrites it in place and does not rebalance pages.
@@ -132,6 +134,10 @@ fn encode_body(job: &Job, names: &Dictionary, mut buffer: Vec<u8>) -> Option<Vec
         encoder.byte(SCHEDULE_FIELD);
         encoder.text(schedule.name.as_str().as_bytes());
         base.put_option(&mut encoder, schedule.due_at);
+    }
+    if let Some(parent) = &job.traceparent {
+        encoder.byte(TRACE_FIELD);
+        put_traceparent(&mut encoder, parent);
     }
     Some(encoder.bytes)
 }
@@ -297,6 +303,7 @@ pub fn decode_unchecked(seq: Seq, bytes: &[u8], names: &Dictionary) -> Result<Jo
     let attempts = decoder.list(|decoder| get_attempt(decoder, tail.error.as_ref(), &base))?;
     let transitions = decoder.list(|decoder| get_transition(decoder, &base))?;
     let schedule = if decoder.skip(&[SCHEDULE_FIELD]) { Some(get_schedule(decoder, &base)?) } else { None };
+    let traceparent = if decoder.skip(&[TRACE_FIELD]) { Some(get_traceparent(decoder)?) } else { None };
     decoder.end_or_padding()?;
     // The job is built in one expression: it is large, and moving it costs as much as decoding it.
     Ok(Job {
@@ -334,6 +341,7 @@ pub fn decode_unchecked(seq: Seq, bytes: &[u8], names: &Dictionary) -> Result<Jo
         requeued_from: tail.requeued_from,
         requeued_as: tail.requeued_as,
         schedule,
+        traceparent,
         membership: tail.membership,
         last_settlement: tail.last_settlement,
         attempts,

@@ -53,7 +53,7 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub fn fixed(&mut self, bytes: &[u8; 16]) {
+    pub fn fixed<const N: usize>(&mut self, bytes: &[u8; N]) {
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -131,7 +131,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    pub fn fixed(&mut self) -> Result<[u8; 16], DecodeError> {
+    pub fn fixed<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(DecodeError)?;
         self.rest = rest;
         Ok(*bytes)

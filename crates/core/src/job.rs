@@ -19,6 +19,7 @@ use crate::settle::OutcomeKind;
 use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::time::{Duration, Timestamp};
+use crate::trace_context::TraceParent;
 use crate::workflow::Membership;
 
 /// Record of a job: everything but its payload.
@@ -65,6 +66,8 @@ pub struct Job {
     pub requeued_as: Option<JobId>,
     /// Schedule that submitted the job.
     pub schedule: Option<Box<JobSchedule>>,
+    /// Span that has submitted the job. Boxed: most jobs have none.
+    pub traceparent: Option<Box<TraceParent>>,
     /// Settlement that ended the last lease: a repetition gets the same response.
     pub last_settlement: Option<(LeaseToken, OutcomeKind)>,
     pub attempts: Vec<Attempt>,

@@ -34,6 +34,7 @@
 //! - [`operation`]: durable operations on all jobs that match a filter
 //! - [`workflow`]: record and state; [`workflow_shape`]: chains, groups and chords as dependencies
 //! - [`schedule`]: cron expressions, time zones, ticks
+//! - [`trace_context`]: the span that has submitted a job
 //! - [`view`]: a job as each of the five specifications shows it; [`ocypod`]: the Ocypod dialect
 //!
 //! ```
@@ -87,6 +88,7 @@ pub mod submit;
 pub mod tags;
 pub mod target_url;
 pub mod time;
+pub mod trace_context;
 pub mod view;
 pub mod webhook;
 pub mod workflow;

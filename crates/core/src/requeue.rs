@@ -114,6 +114,7 @@ pub fn clone(
     copy.tags = job.tags.clone();
     copy.correlation_id = job.correlation_id.clone();
     copy.callback_url = job.callback_url.clone();
+    copy.traceparent = job.traceparent.clone();
     copy.membership = job.membership.clone();
     copy.requeued_from = Some(job.id);
     if dependencies.depth > 1 {

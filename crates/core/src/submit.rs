@@ -22,6 +22,7 @@ use crate::state::{State, StateKind, TerminalState};
 use crate::tags::Tags;
 use crate::target_url::validate_target_url;
 use crate::time::{Duration, Timestamp};
+use crate::trace_context::TraceParent;
 use crate::workflow::Membership;
 
 /// A new job, as its client submits it.
@@ -45,6 +46,8 @@ pub struct NewJob {
     pub policy: PolicyPatch,
     /// Schedule that submits the job.
     pub schedule: Option<Box<JobSchedule>>,
+    /// Span that submits the job.
+    pub traceparent: Option<Box<TraceParent>>,
 }
 
 impl NewJob {
@@ -65,6 +68,7 @@ impl NewJob {
             hold: None,
             policy: PolicyPatch::default(),
             schedule: None,
+            traceparent: None,
         }
     }
 }
@@ -226,6 +230,7 @@ pub fn create(
     });
     job.external_id = new.external_id.clone();
     job.schedule = new.schedule.clone();
+    job.traceparent = new.traceparent.clone();
     if let Some((dependency, ending)) = resolved.broken {
         end_by_dependency(&mut job, dependency, ending, context);
     } else if !held && job.dependencies.met() {
@@ -289,6 +294,7 @@ pub(crate) fn new_pending(
         requeued_from: None,
         requeued_as: None,
         schedule: None,
+        traceparent: None,
         last_settlement: None,
         attempts: Vec::new(),
         history: History::from_transitions(vec![creation]),

@@ -14,6 +14,7 @@ use longshore_core::retry::is_last_attempt;
 use longshore_core::state::State;
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_core::trace_context::TraceParent;
 
 use crate::context::{CommandContext, CommandError};
 use crate::engine::Engine;
@@ -50,6 +51,8 @@ pub struct Claimed {
     pub previous_attempt_id: Option<AttemptId>,
     pub tags: Tags,
     pub correlation_id: Option<Arc<str>>,
+    /// Span that has submitted the job.
+    pub traceparent: Option<Box<TraceParent>>,
     pub idempotency_key: Option<Arc<str>>,
     pub created_at: Timestamp,
     pub checkpoint: Option<Bytes>,
@@ -84,6 +87,7 @@ impl Claimed {
             previous_attempt_id: attempt.and_then(|attempt| attempt.previous_id),
             tags: job.tags.clone(),
             correlation_id: job.correlation_id.clone(),
+            traceparent: job.traceparent.clone(),
             idempotency_key: job.idempotency.as_ref().map(|key| Arc::clone(&key.key)),
             created_at: job.created_at,
             checkpoint: job.checkpoint.clone(),

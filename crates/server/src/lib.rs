@@ -16,6 +16,7 @@
 //! - `background/`: change listener, ticker, virtual time, completion waiters, workers, series,
 //!   metrics
 //! - `events/`: the event log and its listeners
+//! - `otlp/`: traces, exported by OpenTelemetry's protocol
 //! - `webhooks/`: endpoints, deliveries, and the task that sends them
 //! - `dashboard.rs`: the files of the dashboard, embedded by `build.rs`
 //! - `openapi/`: the OpenAPI description that the server serves, with examples
@@ -37,6 +38,7 @@ mod net;
 mod openapi;
 mod operations;
 mod options;
+mod otlp;
 mod routes;
 mod schedules;
 mod server;
@@ -49,6 +51,7 @@ pub use access::{TokenRecord, TokenSecret, tokens};
 pub use declared_queues::declare;
 pub use in_process::InProcessServer;
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
+pub use otlp::config::OtlpConfig;
 pub use schedules::declared::declare_schedule;
 pub use server::{Listeners, Server, ServerError};
 pub use state::AppState;

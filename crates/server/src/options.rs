@@ -11,6 +11,7 @@ use longshore_store::{Store, VirtualClock};
 use longshore_tls::ServerTls;
 use longshore_webhooks::network::Cidr;
 
+use crate::otlp::config::OtlpConfig;
 use crate::server::Listeners;
 
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct ServerOptions {
     pub cors_origins: Vec<String>,
     /// Addresses that are bound already. `None`: the server binds `listen` and `metrics_listen`.
     pub listeners: Option<Listeners>,
+    /// Where traces go; `None`: nowhere.
+    pub otlp: Option<OtlpConfig>,
 }
 
 impl ServerOptions {
@@ -61,6 +64,7 @@ impl ServerOptions {
             tls: None,
             cors_origins: Vec::new(),
             listeners: None,
+            otlp: None,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::net::metrics_listener;
 use crate::net::tls::keep_certificate_current;
 use crate::operations;
 use crate::options::ServerOptions;
+use crate::otlp::exporter;
 use crate::routes;
 use crate::schedules::engine;
 use crate::state::AppState;
@@ -110,6 +111,7 @@ impl Server {
         io_threads.spawn_here(&app.background_tasks, worker_check::keep_checking(app.clone()));
         io_threads.spawn_here(&app.background_tasks, series::keep_sampling(app.clone()));
         io_threads.spawn_here(&app.background_tasks, deliverer::run(app.clone()));
+        io_threads.spawn_here(&app.background_tasks, exporter::run(app.clone()));
         io_threads.spawn_here(&app.background_tasks, fleet::keep_reporting(app.clone()));
         io_threads.spawn_here(&app.background_tasks, dead_letters::run(app.clone()));
         if app.virtual_time.is_none() {

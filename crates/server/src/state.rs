@@ -27,6 +27,7 @@ use crate::background::worker_registry::WorkerRegistry;
 use crate::events::EventLog;
 use crate::operations::engine::OperationEngine;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
+use crate::otlp::exporter::Tracer;
 use crate::schedules::engine::ScheduleEngine;
 use crate::store_health::StoreFailures;
 use crate::webhooks::Webhooks;
@@ -88,6 +89,7 @@ pub struct App {
     pub(crate) tls: Option<Arc<ServerTls>>,
     /// Origins whose pages may call the API.
     pub(crate) cors_origins: Vec<String>,
+    pub(crate) tracer: Tracer,
     started: Duration,
 }
 
@@ -105,6 +107,7 @@ impl AppState {
             webhook_allow,
             tls,
             cors_origins,
+            otlp,
             ..
         } = options;
         let metrics: Arc<Metrics> = Arc::default();
@@ -150,6 +153,7 @@ impl AppState {
             webhooks: Webhooks::new(webhook_allow),
             tls,
             cors_origins,
+            tracer: Tracer::new(otlp),
             started: monotonic(),
         };
         Self { shared: Arc::new(shared), store, token: None }
@@ -181,8 +185,14 @@ impl AppState {
             self.webhooks.expect_callbacks();
         }
         let timeout = self.limits.submission_timeout;
+        let trace = self.tracer.begin_submission(&request, self.now());
         match tokio::time::timeout(timeout, self.store.submit(request)).await {
-            Ok(result) => self.report_error(result),
+            Ok(result) => {
+                if let (Some(trace), Ok(Ok(submitted))) = (trace, &result) {
+                    self.tracer.end_submission(trace, submitted, self.now());
+                }
+                self.report_error(result)
+            }
             Err(_) => {
                 let detail = format!("no acknowledgement within {} s", timeout.as_secs_f64());
                 Err(ApiError::new(ErrorCode::SubmissionTimeout, detail))

@@ -12,8 +12,8 @@ use longshore_core::policy::Policy;
 use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::workflow::Workflow;
-use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey};
-use longshore_store::StoreError;
+use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey, SystemKind};
+use longshore_store::{StoreError, SystemQuery, SystemRecord};
 use rusqlite::{Connection, Row, params};
 
 use crate::data_dir::DataDir;
@@ -186,6 +186,17 @@ impl Export {
         let keys = keys::after(&self.connection, &after.0, limit)?;
         let next = keys.last().map(|(key, _)| KeyCursor(longshore_codec::key::encode(key)));
         Ok((keys, next))
+    }
+
+    /// Returns at most `limit` system records of a kind from `start` on, in order of their keys.
+    pub fn system_records(
+        &self,
+        kind: SystemKind,
+        start: Vec<u8>,
+        limit: usize,
+    ) -> Result<Vec<SystemRecord>, StoreError> {
+        let query = SystemQuery { kind, start, end: None, limit, descending: false };
+        crate::system::read(&self.connection, &query)
     }
 
     pub fn external_ids(&self) -> Result<Vec<(QueueName, String, Seq)>, StoreError> {

@@ -10,9 +10,9 @@ use longshore_core::state::StateKind;
 use longshore_core::submit::Payload;
 use longshore_core::time::Timestamp;
 use longshore_core::workflow::{MemberCounts, Workflow};
-use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, ordering};
-use longshore_store::StoreError;
+use longshore_engine::{KeyEntry, Queue, ScopedIdempotencyKey, StateCounts, SystemKind, ordering};
 use longshore_store::query::TermFields;
+use longshore_store::{StoreError, SystemRecord};
 use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
@@ -52,6 +52,8 @@ pub struct Imported {
     pub dependencies: u64,
     pub workflows: u64,
     pub members: u64,
+    /// Schedules, ticks, webhook endpoints, deliveries, tokens, audit entries.
+    pub system_records: u64,
 }
 
 #[derive(Debug)]
@@ -112,7 +114,9 @@ impl Import {
         import.client.batch_execute(&begin).await.map_err(|error| failed(&error))?;
         let stored = import.counted().await?;
         if stored != (Imported { queues: stored.queues, ..Imported::default() }) {
-            let what = format!("schema {} is not empty: it has {} jobs", import.schema, stored.jobs);
+            let Imported { jobs, system_records, .. } = stored;
+            let schema = &import.schema;
+            let what = format!("schema {schema} is not empty: it has {jobs} jobs, {system_records} system records");
             return Err(StoreError::NotEmpty { what });
         }
         let others = "SELECT count(*) FROM @.queues q JOIN @.queue_names n USING (number) WHERE n.name <> 'default'";
@@ -351,6 +355,20 @@ impl Import {
         Ok(())
     }
 
+    /// Imports system records with their revisions.
+    pub async fn system_records(&mut self, kind: SystemKind, records: &[SystemRecord]) -> Result<(), StoreError> {
+        let number = i16::from(kind.number());
+        let revisions: Vec<i64> = records.iter().map(|record| record.revision.cast_signed()).collect();
+        let rows = records.iter().zip(&revisions).map(|(record, revision)| {
+            let values: Values<'_> = vec![&number, &record.key, revision, &record.value];
+            values
+        });
+        let types = [Type::INT2, Type::BYTEA, Type::INT8, Type::BYTEA];
+        self.copy("system_records (kind, key, revision, value)", &types, rows).await?;
+        self.sent.system_records += records.len() as u64;
+        Ok(())
+    }
+
     async fn pairs(&self, into: &str, pairs: &[(Seq, Seq)]) -> Result<(), StoreError> {
         let rows: Vec<(i64, i64)> = pairs.iter().map(|(one, two)| (one.0.cast_signed(), two.0.cast_signed())).collect();
         let rows = rows.iter().map(|(one, two)| vec![one as &(dyn ToSql + Sync), two]);
@@ -400,6 +418,7 @@ impl Import {
             dependencies: self.number("SELECT count(*) FROM @.dependency_edges").await?,
             workflows: self.number("SELECT count(*) FROM @.workflows").await?,
             members: self.number("SELECT count(*) FROM @.workflow_members").await?,
+            system_records: self.number("SELECT count(*) FROM @.system_records").await?,
         })
     }
 
@@ -450,6 +469,9 @@ impl Import {
         let (block, last) = (crate::transaction::SEQ_BLOCK_SIZE, meta.next_seq);
         let next = last.div_ceil(block).max(1) * block;
         self.run(&format!("SELECT setval('@.seq_blocks', {next}, false)")).await?;
+        // New revisions are above those of imported records: a compare-and-set never confuses them.
+        self.run("SELECT setval('@.system_revisions', (SELECT coalesce(max(revision), 0) + 1 FROM @.system_records))")
+            .await?;
         let now = meta.virtual_now.map_or(0, |now| now.as_millis().max(1));
         let epoch = meta.epoch.max(1);
         let update = format!(

@@ -49,6 +49,7 @@ pub use grant::{Grant, Park, SettledGrant, TakeBack, await_grant};
 pub use health::StoreHealth;
 pub use instrumented::{InstrumentedStore, Observer, StoreCall, StoreOp};
 pub use layer::StoreLayer;
+pub use longshore_engine::SystemKind;
 pub use mailbox::{Mailbox, MailboxReceiver, NoticeSender, mailbox};
 pub use metrics::{Histogram, HistogramSnapshot, HitCount, StoreMetrics};
 pub use os_rng::OsRng;

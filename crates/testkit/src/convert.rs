@@ -28,6 +28,7 @@ use longshore_core::settle;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{self, DependencyRef, Payload, Start};
 use longshore_core::tags::Tags;
+use longshore_core::trace_context::TraceParent;
 use longshore_core::workflow::Workflow;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{
@@ -380,6 +381,7 @@ impl Names {
         job.external_id = text(&new.external_id);
         job.correlation_id = text(&new.correlation_id);
         job.callback_url = text(&new.callback_url);
+        job.traceparent = new.traceparent.as_deref().map(TraceParent::parse_field).transpose()?.map(Box::new);
         job.tags = tags_of(&new.tags)?;
         job.after = self.dependencies(&new.after);
         job.after_any = self.dependencies(&new.after_any);

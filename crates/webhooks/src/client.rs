@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use longshore_tls::TlsError;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 pub use crate::connect::{Dialer, SystemDialer};
@@ -71,39 +71,59 @@ impl<D: Dialer> WebhookClient<D> {
     /// Sends a message to a URL, once.
     pub async fn send(&self, url: &str, message: &Message) -> AttemptResult {
         let Some(target) = Target::parse(url) else { return AttemptResult::Failure(DeliveryFailure::InvalidUrl) };
-        let attempt = self.attempt(&target, message);
-        match timeout(self.attempt_timeout, attempt).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(failure)) => AttemptResult::Failure(failure),
-            Err(_) => AttemptResult::Failure(DeliveryFailure::Timeout),
-        }
+        self.attempt(&target, message).await.unwrap_or_else(AttemptResult::Failure)
     }
 
     async fn attempt(&self, target: &Target, message: &Message) -> Result<AttemptResult, DeliveryFailure> {
-        let stream = connect(&self.dialer, &self.guard, target).await?;
-        let request = request(target, message)?;
-        let sent_at = message.timestamp;
+        let headers = [
+            ("webhook-id", message.id.clone()),
+            ("webhook-timestamp", message.timestamp.to_string()),
+            ("webhook-signature", message.signature.clone()),
+        ];
+        self.exchange(target, request(target, &headers, message.body.clone())?, message.timestamp).await
+    }
+
+    /// Posts JSON with these headers, once, for a caller that signs nothing. `now` is in seconds
+    /// since 1970.
+    pub async fn post(&self, url: &str, headers: &[(String, String)], body: Bytes, now: i64) -> AttemptResult {
+        let Some(target) = Target::parse(url) else { return AttemptResult::Failure(DeliveryFailure::InvalidUrl) };
+        let posted = async {
+            let headers: Vec<(&str, String)> =
+                headers.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            self.exchange(&target, request(&target, &headers, body)?, now).await
+        };
+        posted.await.unwrap_or_else(AttemptResult::Failure)
+    }
+
+    async fn exchange(
+        &self,
+        target: &Target,
+        request: Request<Full<Bytes>>,
+        sent_at: i64,
+    ) -> Result<AttemptResult, DeliveryFailure> {
+        let deadline = Instant::now() + self.attempt_timeout;
+        let too_late = |_| DeliveryFailure::Timeout;
+        let stream = timeout_at(deadline, connect(&self.dialer, &self.guard, target)).await.map_err(too_late)??;
         if !target.is_https {
-            return exchange(stream, request, sent_at).await;
+            return exchange(stream, request, sent_at, deadline).await;
         }
         let connector = TlsConnector::from(Arc::clone(&self.tls));
-        let stream = connector.connect(server_name(target)?, stream).await;
-        exchange(stream.map_err(|_| DeliveryFailure::TlsFailed)?, request, sent_at).await
+        let stream = timeout_at(deadline, connector.connect(server_name(target)?, stream)).await.map_err(too_late)?;
+        exchange(stream.map_err(|_| DeliveryFailure::TlsFailed)?, request, sent_at, deadline).await
     }
 }
 
-fn request(target: &Target, message: &Message) -> Result<Request<Full<Bytes>>, DeliveryFailure> {
+fn request(target: &Target, headers: &[(&str, String)], body: Bytes) -> Result<Request<Full<Bytes>>, DeliveryFailure> {
     let text = |text: &str| HeaderValue::from_str(text).map_err(|_| DeliveryFailure::InvalidUrl);
-    Request::post(&target.path)
+    let mut request = Request::post(&target.path)
         .header(HOST, text(&target.authority)?)
         .header(USER_AGENT, AGENT)
         .header(CONTENT_TYPE, "application/json")
-        .header(CONNECTION, "close")
-        .header("webhook-id", text(&message.id)?)
-        .header("webhook-timestamp", message.timestamp)
-        .header("webhook-signature", text(&message.signature)?)
-        .body(Full::new(message.body.clone()))
-        .map_err(|_| DeliveryFailure::InvalidUrl)
+        .header(CONNECTION, "close");
+    for (name, value) in headers {
+        request = request.header(*name, text(value)?);
+    }
+    request.body(Full::new(body)).map_err(|_| DeliveryFailure::InvalidUrl)
 }
 
 /// Sends the request and reads the response. The connection ends with this call.
@@ -111,13 +131,15 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     request: Request<Full<Bytes>>,
     sent_at: i64,
+    deadline: Instant,
 ) -> Result<AttemptResult, DeliveryFailure> {
     let mut builder = http1::Builder::new();
     builder.max_headers(HEADERS_MAX).max_buf_size(BUFFER_BYTES_MAX);
     let invalid = |_| DeliveryFailure::InvalidResponse;
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(invalid)?;
     let mut exchange = pin!(async move {
-        let response = sender.send_request(request).await.map_err(invalid)?;
+        let response = timeout_at(deadline, sender.send_request(request)).await;
+        let response = response.map_err(|_| DeliveryFailure::Timeout)?.map_err(invalid)?;
         let result = result_of(&response, sent_at);
         // The status has decided: a body that is endless or slow changes nothing.
         drop(timeout(BODY_TIMEOUT, read_bounded(response.into_body())).await);
@@ -128,7 +150,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
         result = &mut exchange => return result,
         _ = &mut connection => {}
     }
-    // The connection has ended. What it has received is still delivered.
+    // The connection has ended. What it has received is still returned.
     exchange.await
 }
 

@@ -124,3 +124,19 @@ async fn plain_receiver_behind_https_is_a_failure_of_tls() {
     let ((), result) = tokio::join!(receiver, async { send(&url.replace("http:", "https:")).await });
     assert_eq!(result, AttemptResult::Failure(DeliveryFailure::TlsFailed));
 }
+
+/// The status has arrived in time: a slow body does not turn it into a failure.
+#[tokio::test]
+async fn a_success_whose_body_never_comes_is_a_success() {
+    let (listener, url) = listener().await;
+    let receiver = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n").await.unwrap();
+        // Until the client closes.
+        let _closed = stream.read(&mut [0; 1]).await;
+    };
+    let ((), result) = tokio::join!(receiver, send(&url));
+    assert_eq!(result, response(200));
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use longshore_core::id::Seq;
-use longshore_store::{Clock, StoreError, SystemClock};
+use longshore_store::{Clock, StoreError, SystemClock, SystemKind};
 use longshore_store_embedded::{ClockMode, Export, KeyCursor, in_use, moved_file};
 use longshore_store_postgres::{Import, ImportMeta, Imported, PostgresOptions};
 
@@ -15,13 +15,16 @@ use crate::terminal::progress;
 
 /// Jobs that are read and written at once.
 const BATCH: usize = 2_000;
+/// System records that are read at once: a delivery has a snapshot of its job.
+const SYSTEM_BATCH: usize = 100;
 
 /// Move a data directory into PostgreSQL.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The server of the directory must be stopped, and the schema must be empty. The command copies all
-jobs with payloads, leases, attempts, history and keys, and all workflows and queues. Ids and lease
-tokens remain valid: workers continue with the new address.
+jobs with payloads, leases, attempts, history and keys, and all workflows, queues, schedules,
+webhook endpoints with their secrets, deliveries, access tokens and audit entries. Ids, lease tokens
+and access tokens remain valid: workers continue with the new address.
 
 The copy is one transaction, and its counts are compared: all is moved, or nothing. The file
 DIR/moved then marks the directory, and servers refuse it. Repeat the command if it was interrupted.
@@ -51,6 +54,7 @@ struct MigrateStoreJson<'a> {
     dependencies: u64,
     workflows: u64,
     members: u64,
+    system_records: u64,
 }
 
 impl MigrateStore {
@@ -71,7 +75,8 @@ impl MigrateStore {
             }
         })?;
         export.mark_moved(&target).map_err(|error| not_marked(&error, &self.from))?;
-        let Imported { queues, jobs, payloads, keys, external_ids, dependencies, workflows, members } = moved;
+        let Imported { queues, jobs, payloads, keys, external_ids, dependencies, workflows, members, system_records } =
+            moved;
         if context.output.json {
             return context.output.json(&MigrateStoreJson {
                 from: &self.from,
@@ -84,12 +89,14 @@ impl MigrateStore {
                 dependencies,
                 workflows,
                 members,
+                system_records,
             });
         }
         let from = self.from.display();
         context.output.line(&format!(
             "moved {jobs} jobs, {queues} queues, {keys} idempotency keys, {external_ids} external ids, \
-             {dependencies} dependencies, {workflows} workflows with {members} members"
+             {dependencies} dependencies, {workflows} workflows with {members} members, \
+             {system_records} system records"
         ))?;
         context.output.info(&format!("{from} is marked as moved: start servers with `longshore serve --store URL`"));
         Ok(())
@@ -139,9 +146,25 @@ async fn copy_store(
                 .map_err(|error| cannot_write(&error))?;
         }
     }
+    copy_system_records(export, &mut import, from).await?;
     let (epoch, next_seq, totals) = (meta.epoch, meta.next_seq, meta.totals);
     let meta = ImportMeta { epoch, next_seq, totals, virtual_now, source };
     import.finish(&meta).await.map_err(|error| cannot_write(&error))
+}
+
+/// Copies schedules, webhook endpoints, deliveries, tokens and audit entries.
+async fn copy_system_records(export: &Export, import: &mut Import, from: &Path) -> Result<(), CliError> {
+    for kind in SystemKind::ALL {
+        let mut start = Vec::new();
+        loop {
+            let records =
+                export.system_records(kind, start, SYSTEM_BATCH).map_err(|error| cannot_read(&error, from))?;
+            let Some(last) = records.last() else { break };
+            start = [&*last.key, &[0]].concat();
+            import.system_records(kind, &records).await.map_err(|error| cannot_write(&error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Copies all jobs, and compares the number of ended jobs with the counters of the directory.

@@ -9,7 +9,7 @@ use crate::support::{Server, eventually};
 
 /// Variables that make other programs connect elsewhere.
 const TEMPTATIONS: [&str; 6] =
-    ["http_proxy", "https_proxy", "HTTPS_PROXY", "ALL_PROXY", "OTEL_EXPORTER_OTLP_ENDPOINT", "SENTRY_DSN"];
+    ["http_proxy", "https_proxy", "HTTPS_PROXY", "ALL_PROXY", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "SENTRY_DSN"];
 
 const CALLS: &str = "trace=connect,sendto,sendmsg,sendmmsg";
 

@@ -208,12 +208,21 @@ fn a_directory_is_moved() {
     let busy = alone(&["migrate-store", "--from", from, "--to", &url]).expect(2);
     assert!(busy.stderr.contains("in use") && busy.stderr.contains("stop its server"), "{busy:?}");
     let counts = server.json(&["queues", "get", "q"])["counts"].clone();
+    let schedule = json!({"cron":"0 3 1 1 *","queue":"q","job":{"type":"yearly"}});
+    let schedule = server.call("PUT", "/v1/schedules/yearly", &schedule);
+    let hook = server.call("PUT", "/v1/webhooks/all", &json!({"url":"http://127.0.0.1:9/"}));
+    let undelivered = server.submit(&["-q", "other", "-t", "undelivered"]);
+    server.run(&["jobs", "cancel", &undelivered]).expect(0);
+    let deliveries = format!("/v1/jobs/{undelivered}/deliveries");
+    let delivery = server.call("GET", &deliveries, &Value::Null)["deliveries"][0]["id"].clone();
+    assert!(hook["secret"].is_string() && delivery.is_string(), "{hook} {delivery}");
     assert!(server.stop().success());
     let copy = directory.path().join("copy");
     alone(&["backup", from, copy.to_str().unwrap()]).expect(0);
 
     let moved = alone(&["--json", "migrate-store", "--from", from, "--to", &url]).expect(0).json();
-    assert_eq!((&moved["jobs"], &moved["workflows"], &moved["members"]), (&10.into(), &1.into(), &2.into()), "{moved}");
+    assert_eq!((&moved["jobs"], &moved["workflows"], &moved["members"]), (&11.into(), &1.into(), &2.into()), "{moved}");
+    assert!(moved["system_records"].as_u64() >= Some(6), "{moved}");
     assert_eq!(moved["idempotency_keys"], 1);
     assert_moved(&data, &url, &schema, &copy);
 
@@ -227,6 +236,13 @@ fn a_directory_is_moved() {
     let tagged = server.json(&["jobs", "list", "--tag", "red"]);
     assert_eq!(tagged["jobs"][0]["id"], done.as_str());
     assert_eq!(complete(&server, &lease)["state"], "completed", "the lease is still valid");
+    let there = server.call("GET", "/v1/schedules/yearly", &Value::Null);
+    assert_eq!((&there["cron"], &there["created_at"]), (&schedule["cron"], &schedule["created_at"]));
+    let there = server.call("GET", "/v1/webhooks/all", &Value::Null);
+    assert_eq!((&there["url"], &there["created_at"]), (&hook["url"], &hook["created_at"]));
+    assert_eq!(server.call("GET", &deliveries, &Value::Null)["deliveries"][0]["id"], delivery);
+    // A changed schedule is written by compare-and-set with a revision that was imported.
+    assert_eq!(server.call("POST", "/v1/schedules/yearly/pause", &json!({}))["paused"], true);
     // The order of the queue and the dependencies are kept.
     let next = claim(&server, "q").unwrap();
     assert_eq!(next["id"], first.as_str());

@@ -551,6 +551,7 @@ pub(crate) fn sample_job() -> longshore_api::work::ClaimedJob {
         previous_attempt_id: None,
         tags: longshore_api::tags::TagMap::new(),
         correlation_id: None,
+        traceparent: None,
         idempotency_key: None,
         created_at: longshore_api::Time(0),
         deadline_at: None,

@@ -17,6 +17,7 @@ use longshore_core::schedule::JobSchedule;
 use longshore_core::state::{State, StateKind};
 use longshore_core::tags::Tags;
 use longshore_core::time::{Duration, Timestamp};
+use longshore_core::trace_context::TraceParent;
 
 use crate::dictionary::Dictionary;
 use crate::record::{DecodeError, Decoder, Encoder};
@@ -339,4 +340,16 @@ pub(super) fn get_attempt(
 pub(super) fn get_schedule(decoder: &mut Decoder<'_>, base: &TimeBase) -> Result<Box<JobSchedule>, DecodeError> {
     let name = ScheduleName::new(decoder.text()?).map_err(|_| DecodeError)?;
     Ok(Box::new(JobSchedule { name, due_at: base.get_option(decoder)? }))
+}
+
+/// The flags come first: the ids are not zero, so the record does not end in zeroes.
+pub(super) fn put_traceparent(encoder: &mut Encoder, parent: &TraceParent) {
+    encoder.byte(parent.flags);
+    encoder.fixed(&parent.trace_id);
+    encoder.fixed(&parent.span_id);
+}
+
+pub(super) fn get_traceparent(decoder: &mut Decoder<'_>) -> Result<Box<TraceParent>, DecodeError> {
+    let flags = decoder.byte()?;
+    Ok(Box::new(TraceParent { flags, trace_id: decoder.fixed()?, span_id: decoder.fixed()? }))
 }

@@ -66,12 +66,23 @@ impl Expression {
         if fields.len() != FIELDS.len() {
             return Err(Invalid::new("cron", "must have five fields, or six with seconds first"));
         }
+        let given = fields;
         let fields: Vec<String> =
-            fields.iter().zip(FIELDS).map(|(field, kind)| replace_names(field, kind)).collect::<Result<_, _>>()?;
+            given.iter().zip(FIELDS).map(|(field, kind)| replace_names(field, kind)).collect::<Result<_, _>>()?;
         let is_elapsed = fields.get(2).is_some_and(|hour| hour.starts_with('*'));
         let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Disallowed).build();
         let cron = parser.parse(&fields.join(" "));
-        let cron = cron.map_err(|error| Invalid::new("cron", format!("is not a cron expression: {error}")))?;
+        let cron = cron.map_err(|error| {
+            // The library does not name the field: it is the one that is invalid among stars.
+            let alone = |index: usize, field: &str| {
+                let stars = (0..FIELDS.len()).map(|other| if other == index { field } else { "*" });
+                parser.parse(&stars.collect::<Vec<_>>().join(" "))
+            };
+            let invalid = fields.iter().enumerate().find(|(index, field)| alone(*index, field).is_err());
+            let place = invalid.and_then(|(index, _)| given.get(index));
+            let place = place.map(|field| format!(" in the field \"{field}\"")).unwrap_or_default();
+            Invalid::new("cron", format!("is not a cron expression{place}: {error}"))
+        })?;
         Ok(Self { cron, is_elapsed })
     }
 }
@@ -123,7 +134,8 @@ fn number_of(word: &str, kind: FieldKind, before: Option<char>) -> Option<String
         FieldKind::Number => None,
         FieldKind::DayOfMonth => matches!(word, "L" | "W" | "LW").then(|| word.to_owned()),
         FieldKind::Month => index(&MONTHS, word).filter(|_| !follows_digit).map(|month| (month + 1).to_string()),
-        FieldKind::Weekday if word == "L" => Some("L".to_owned()),
+        // Without a day it would never match.
+        FieldKind::Weekday if word == "L" => follows_digit.then(|| "L".to_owned()),
         FieldKind::Weekday if follows_digit => None,
         FieldKind::Weekday => {
             let (name, last) = word.split_at_checked(3)?;

@@ -189,6 +189,12 @@ impl DeliveryKey {
         [&sortable(due).to_be_bytes()[..], &self.0].concat()
     }
 
+    /// Returns the time in the key of an entry by due time.
+    pub fn due_of(key: &[u8]) -> Timestamp {
+        let millis = key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))
+    }
+
     /// Returns the key of the entry by endpoint.
     pub fn endpoint_key(&self, endpoint: &str, at: Timestamp) -> Vec<u8> {
         [endpoint.as_bytes(), &[0], &sortable(at).to_be_bytes()[..], &self.0].concat()
@@ -306,6 +312,7 @@ mod tests {
             assert_eq!(invalid.parse::<DeliveryKey>(), Err(OutboxFormatError), "{invalid}");
         }
         assert!(key.due_key(at(255)) < key.due_key(at(256)));
+        assert_eq!(DeliveryKey::due_of(&key.due_key(at(257))), at(257));
         assert!(key.due_key(at(256)) < DeliveryKey::due_after(at(256)));
         assert!(key.due_key(at(257)) > DeliveryKey::due_after(at(256)));
         let (start, end) = DeliveryKey::endpoint_range("a");

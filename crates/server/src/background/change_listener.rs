@@ -19,6 +19,7 @@ pub(crate) async fn run(app: AppState, mut wakeups: ChangeFeed) {
         match change {
             Change::Commit { effects, is_event_source } => {
                 app.webhooks.on_effects(&effects);
+                app.tracer.on_effects(&effects);
                 on_effects(&app, &effects);
                 app.dead_letters.on_effects(&effects, is_event_source);
                 if is_event_source {

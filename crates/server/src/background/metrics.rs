@@ -155,12 +155,46 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
     text.unlabelled("longshore_http_requests_denied_total", app.metrics.denied.load(Ordering::Relaxed));
     text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
     text.unlabelled("longshore_store_poisoned", u8::from(store.is_poisoned || app.store_health.has_failed()));
+    write_schedules_and_webhooks(&mut text, app);
+    write_traces(&mut text, app);
     write_health(&mut text, health);
     write_store_internals(&mut text, store);
     write_queues(&mut text, app, queues);
     write_requests(&mut text, &app.metrics);
     write_store(&mut text, &app.metrics);
     text.0
+}
+
+fn write_schedules_and_webhooks(text: &mut Exposition, app: &AppState) {
+    text.family("longshore_schedules", "gauge", "Schedules of the store.");
+    text.unlabelled("longshore_schedules", app.schedules.count());
+    text.family("longshore_schedule_lag_seconds", "gauge", "Seconds by which the next tick is late.");
+    text.unlabelled("longshore_schedule_lag_seconds", app.schedules.lag_seconds(app.now()));
+    let name = "longshore_schedule_ticks_total";
+    text.family(name, "counter", "Ticks that this server has processed, by outcome.");
+    for (outcome, ticks) in app.schedules.ticks() {
+        text.sample(name, &format!("outcome=\"{outcome}\""), ticks);
+    }
+    let counters = &app.webhooks.counters;
+    let name = "longshore_webhook_attempts_total";
+    text.family(name, "counter", "Attempts of deliveries by this server: delivered, to be retried, failed for good.");
+    for (result, attempts) in counters.attempts() {
+        text.sample(name, &format!("result=\"{result}\""), attempts);
+    }
+    let help = "Seconds by which the oldest pending delivery is late.";
+    text.family("longshore_webhook_lag_seconds", "gauge", help);
+    text.unlabelled("longshore_webhook_lag_seconds", counters.lag_seconds());
+    let help = "Webhook endpoints that are disabled because their receiver answered 410.";
+    text.family("longshore_webhook_endpoints_gone", "gauge", help);
+    text.unlabelled("longshore_webhook_endpoints_gone", counters.gone());
+}
+
+fn write_traces(text: &mut Exposition, app: &AppState) {
+    text.family("longshore_trace_spans_exported_total", "counter", "Spans that a collector has accepted.");
+    text.unlabelled("longshore_trace_spans_exported_total", app.tracer.exported());
+    let help = "Spans that were lost: the queue was full, or the collector did not accept them.";
+    text.family("longshore_trace_spans_dropped_total", "counter", help);
+    text.unlabelled("longshore_trace_spans_dropped_total", app.tracer.dropped());
 }
 
 /// Leaves out values that the store does not have.

@@ -36,6 +36,9 @@ pub(crate) fn write_claimed(json: &mut JsonWriter, job: &ClaimedJob) {
         if let Some(id) = &claimed.correlation_id {
             json.field("correlation_id").text(id);
         }
+        if let Some(parent) = &claimed.traceparent {
+            json.field("traceparent").word(&parent.to_string());
+        }
         if let Some(key) = &claimed.idempotency_key {
             json.field("idempotency_key").text(key);
         }
@@ -80,6 +83,7 @@ mod tests {
     use longshore_core::id::{AttemptId, JobId, JobType, LeaseToken, LeaseVersion, QueueName, Seq, WorkflowId};
     use longshore_core::priority::Priority;
     use longshore_core::tags::Tags;
+    use longshore_core::trace_context::TraceParent;
     use longshore_core::{Duration, Timestamp};
     use longshore_engine::Claimed;
 
@@ -102,6 +106,7 @@ mod tests {
             previous_attempt_id: claimed.previous_attempt_id.map(|id| id.to_string()),
             tags: tags(&claimed.tags),
             correlation_id: text(claimed.correlation_id.as_ref()),
+            traceparent: claimed.traceparent.as_ref().map(ToString::to_string),
             idempotency_key: text(claimed.idempotency_key.as_ref()),
             created_at: time(claimed.created_at),
             deadline_at: times(claimed.deadline_at),
@@ -133,6 +138,7 @@ mod tests {
             previous_attempt_id: Some(AttemptId::from_bytes([2; 16])),
             tags: Tags::Map(tags),
             correlation_id: Some("c\n".into()),
+            traceparent: Some(Box::new(TraceParent { trace_id: [4; 16], span_id: [5; 8], flags: 1 })),
             idempotency_key: Some("k".into()),
             created_at: Timestamp::from_millis(1_794_766_107_123),
             checkpoint: Some(Bytes::from_static(b" [1] ")),
@@ -156,6 +162,7 @@ mod tests {
             previous_attempt_id: None,
             tags: Tags::None,
             correlation_id: None,
+            traceparent: None,
             idempotency_key: None,
             checkpoint: None,
             workflow: None,

@@ -40,6 +40,7 @@ pub(crate) fn record(job: &Job, actions: Vec<JobAction>) -> wire::Job {
         tags: tags(&job.tags),
         correlation_id: text(job.correlation_id.as_ref()),
         callback_url: text(job.callback_url.as_ref()),
+        traceparent: job.traceparent.as_ref().map(ToString::to_string),
         idempotency_key: text(job.idempotency.as_ref().map(|key| &key.key)),
         external_id: text(job.external_id.as_ref()),
         created_at: time(job.created_at),

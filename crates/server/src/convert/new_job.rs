@@ -13,6 +13,7 @@ use longshore_core::patch::PolicyPatch;
 use longshore_core::refusal::Invalid;
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
+use longshore_core::trace_context::TraceParent;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -49,6 +50,7 @@ pub(crate) fn read(given: WireJob) -> Result<NewJob, ItemError> {
     job.tags = tags(given.tags)?;
     job.correlation_id = shared(given.correlation_id);
     job.callback_url = shared(given.callback_url);
+    job.traceparent = given.traceparent.map(|text| TraceParent::parse_field(&text)).transpose()?.map(Box::new);
     job.after = dependencies(given.after.as_deref());
     job.after_any = dependencies(given.after_any.as_deref());
     job.reference = shared(given.reference);

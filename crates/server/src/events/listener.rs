@@ -110,13 +110,13 @@ impl Listener {
         }
         let keep_alive = Instant::now() + KEEP_ALIVE;
         let crowd = self.log.listeners();
-        let chunk_max = if crowd > UNPACED_LISTENERS {
-            let interval = Duration::from_millis(crowd as u64 * 1_000 / CHUNKS_PER_SECOND);
-            sleep_until(self.last_chunk + interval).await;
-            CROWDED_CHUNK_BYTES
-        } else {
-            CHUNK_BYTES
-        };
+        let pause = Duration::from_millis(crowd as u64 * 1_000 / CHUNKS_PER_SECOND);
+        let is_crowded = crowd > UNPACED_LISTENERS;
+        if is_crowded {
+            sleep_until(self.last_chunk + pause).await;
+        }
+        let chunk_max = if is_crowded { CROWDED_CHUNK_BYTES } else { CHUNK_BYTES };
+        let mut has_skipped = false;
         loop {
             match self.log.read(&self.key, self.position, chunk_max / TEXT_BYTES, &self.waiter) {
                 Found::Events { behind, .. } if stalled >= STALLED && behind > KEPT_EVENTS => {
@@ -128,9 +128,15 @@ impl Listener {
                     if let Some(bytes) = self.text(events) {
                         return Some(bytes);
                     }
+                    has_skipped = true;
                 }
                 Found::Nothing { last } => {
                     self.position = last;
+                    if std::mem::take(&mut has_skipped) && is_crowded {
+                        // Its filter rejects most events of its topic: commits do not wake it now.
+                        sleep_until(Instant::now() + pause).await;
+                        continue;
+                    }
                     tokio::select! {
                         () = self.waiter.notify.notified() => {}
                         () = sleep_until(keep_alive) => return Some(self.comment()),

@@ -8,6 +8,7 @@ use longshore_core::id::QueueName;
 use longshore_core::limits::BATCH_ITEMS_MAX;
 use longshore_core::refusal::Refusal;
 use longshore_core::submit::DependencyRef;
+use longshore_core::trace_context::TraceParent;
 use longshore_engine::{BatchRefusal, InvalidSubmission, ParsedSubmission, Submission, SubmitRequest, Submitted};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -144,6 +145,13 @@ impl Batch {
                 given.idempotency_key = Some(key);
                 Ok(())
             }
+        }
+    }
+
+    /// Gives the only member the trace context of the request, unless it has its own.
+    pub(crate) fn set_traceparent(&mut self, parent: TraceParent) {
+        if let Some(Ok(submission)) = self.members.last_mut() {
+            submission.job.traceparent.get_or_insert_with(|| Box::new(parent));
         }
     }
 

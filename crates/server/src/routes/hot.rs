@@ -16,7 +16,7 @@ use longshore_core::id::{JobId, QueueName};
 use longshore_store::clock::monotonic;
 use tower::ServiceExt;
 
-use super::jobs::submit::{self, IdempotencyKeyHeader};
+use super::jobs::submit::{self, SubmitHeaders};
 use super::leases::{claim, heartbeat, settle};
 use super::record_request;
 use crate::access::{Caller, CallerState as State, RequestOrigin, authorize};
@@ -126,8 +126,8 @@ impl HotRoute {
     }
 
     async fn respond(self, app: &AppState, parts: &Parts, body: RequestBody) -> ApiResult {
-        let key = match &self {
-            Self::Submit(_) => Some(IdempotencyKeyHeader::of(&parts.headers)?),
+        let headers = match &self {
+            Self::Submit(_) => Some(SubmitHeaders::of(&parts.headers)?),
             Self::Claim | Self::Complete(_) | Self::Heartbeat(_) | Self::Settlements | Self::Heartbeats => None,
         };
         let body = match body {
@@ -138,8 +138,8 @@ impl HotRoute {
         // Boxed: a connection that waits for its next request has no use for the largest of them.
         match self {
             Self::Submit(queue) => {
-                let key = key.unwrap_or_default();
-                Box::pin(submit::submit(state, QueuePath(queue), NoQuery, key, body)).await
+                let headers = headers.unwrap_or_default();
+                Box::pin(submit::submit(state, QueuePath(queue), NoQuery, headers, body)).await
             }
             Self::Claim => Box::pin(claim::claim(state, NoQuery, body)).await,
             Self::Complete(id) => Box::pin(settle::complete(state, JobPath(id), NoQuery, body)).await,

@@ -17,7 +17,7 @@ use longshore_engine::{Submission, SubmitRequest};
 
 use crate::access::CallerState;
 use crate::schedules::definition::{check, tick, to_wire, triggered_job};
-use crate::schedules::storage::{self, StoredSchedule};
+use crate::schedules::storage::{self, StoredSchedule, Written};
 use crate::state::AppState;
 use crate::wire::body::{JsonBody, NoBody};
 use crate::wire::path::SchedulePath;
@@ -34,10 +34,8 @@ pub(crate) async fn list(CallerState(app): CallerState<AppState>, mut query: Que
     let name = |text: &str| ScheduleName::new(text).ok();
     let after = query.parse_with("cursor", "must be \"next\" of an earlier page", name)?;
     query.end()?;
-    let list = Box::pin(storage::list(&*app.store, after.as_ref(), limit + 1));
-    let mut page = app.call_store(list).await?;
-    let has_more = page.len() > limit;
-    page.truncate(limit);
+    let list = Box::pin(storage::list(&*app.store, after.as_ref(), limit));
+    let (page, has_more) = app.call_store(list).await?;
     let next = page.last().filter(|_| has_more).map(|last| last.schedule.name.to_string());
     let now = app.now();
     let visible = page.iter().filter(|stored| app.can_see(&stored.schedule.queue));
@@ -66,8 +64,9 @@ pub(crate) async fn put(
     if !app.can_see(&schedule.queue) {
         return Err(Refusal::QueueNotFound.into());
     }
-    let (stored, is_new) = change(&app, &name, |present, now| match present {
-        None if app.schedules.count() >= SCHEDULES_MAX => {
+    let is_full = app.call_store(Box::pin(app.schedules.is_full(&*app.store))).await?;
+    let (stored, written) = change(&app, &name, |present, now| match present {
+        None if is_full => {
             let detail = format!("the store has {SCHEDULES_MAX} schedules, which is the limit");
             Err(ApiError::new(ErrorCode::Validation, detail))
         }
@@ -83,8 +82,15 @@ pub(crate) async fn put(
         }
     })
     .await?;
-    app.publish_schedule(&name, if is_new { ScheduleChange::Created } else { ScheduleChange::Changed }).await;
-    json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &to_wire(&stored, app.now())?)
+    let (status, change) = match written {
+        Written::Created => (StatusCode::CREATED, Some(ScheduleChange::Created)),
+        Written::Changed => (StatusCode::OK, Some(ScheduleChange::Changed)),
+        Written::Nothing => (StatusCode::OK, None),
+    };
+    if let Some(change) = change {
+        app.publish_schedule(&name, change).await;
+    }
+    json(status, &to_wire(&stored, app.now())?)
 }
 
 /// `DELETE /v1/schedules/{name}`
@@ -154,13 +160,15 @@ pub(crate) async fn ticks(
 }
 
 async fn set_paused(app: &AppState, name: &ScheduleName, paused: bool, note: Option<Arc<str>>) -> ApiResult {
-    let (stored, _) = change(app, name, |present, now| {
+    let (stored, written) = change(app, name, |present, now| {
         let mut schedule = present.filter(|present| app.can_see(&present.queue)).ok_or_else(not_found)?.clone();
         let change = schedule.set_paused(paused, note.clone(), now);
         Ok((schedule, change))
     })
     .await?;
-    app.publish_schedule(name, if paused { ScheduleChange::Paused } else { ScheduleChange::Resumed }).await;
+    if written == Written::Changed {
+        app.publish_schedule(name, if paused { ScheduleChange::Paused } else { ScheduleChange::Resumed }).await;
+    }
     ok(&to_wire(&stored, app.now())?)
 }
 
@@ -168,7 +176,7 @@ async fn change(
     app: &AppState,
     name: &ScheduleName,
     change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, DefinitionChange), ApiError>,
-) -> Result<(StoredSchedule, bool), ApiError> {
+) -> Result<(StoredSchedule, Written), ApiError> {
     let changed = storage::change(&*app.store, name, change).await?;
     app.schedules.on_change(name);
     Ok(changed)

@@ -93,6 +93,7 @@ async fn check_job(
         ("run_at", given.run_at.is_some()),
         ("idempotency_key", given.idempotency_key.is_some()),
         ("external_id", given.external_id.is_some()),
+        ("traceparent", given.traceparent.is_some()),
     ];
     if let Some((field, _)) = refused.iter().find(|(_, is_given)| *is_given) {
         return Err(ApiError::validation(&format!("job.{field}"), "is not allowed in the job of a schedule"));

@@ -5,12 +5,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration as Wait;
 
 use futures_util::{StreamExt, stream};
+use longshore_api::enums::TickOutcome;
 use longshore_core::Timestamp;
 use longshore_core::attention::ScheduleFacts;
 use longshore_core::id::{QueueName, ScheduleName};
+use longshore_core::schedule::ticks::SCHEDULES_MAX;
 use longshore_core::schedule::{DueTimes, Tick};
 use longshore_engine::SystemKind;
 use longshore_store::{Store, StoreError};
@@ -26,13 +30,17 @@ use crate::state::AppState;
 const POLL_INTERVAL: Wait = Wait::from_secs(1);
 /// Schedules that are processed at once. Their writes share commits.
 const CONCURRENCY: usize = 64;
-/// Definitions that are read at once.
-const PAGE: usize = 200;
+/// Schedules that other servers may create before this server notices.
+const COUNT_MARGIN: usize = 100;
+/// Definitions that are read at once: each may have a payload of megabytes.
+const PAGE: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct ScheduleEngine {
     state: Mutex<EngineState>,
     changed: Notify,
+    /// Ticks that this server has processed, in the order of [`TickOutcome::ALL`].
+    ticks: [AtomicU64; TickOutcome::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -89,8 +97,34 @@ impl EngineState {
 }
 
 impl ScheduleEngine {
+    /// Whether the store has no place for another schedule.
+    ///
+    /// Counts the schedules of the store anew if this server has not read them yet, or if the limit
+    /// is close.
+    pub(crate) async fn is_full(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        let is_count_safe = {
+            let state = self.state.lock();
+            state.version.is_some() && state.entries.len() + COUNT_MARGIN < SCHEDULES_MAX
+        };
+        if !is_count_safe {
+            self.refresh(store).await?;
+        }
+        Ok(self.state.lock().entries.len() >= SCHEDULES_MAX)
+    }
+
+    /// Returns the number of schedules.
     pub(crate) fn count(&self) -> usize {
         self.state.lock().entries.len()
+    }
+
+    /// Returns the ticks that this server has processed, by outcome.
+    pub(crate) fn ticks(&self) -> impl Iterator<Item = (TickOutcome, u64)> {
+        TickOutcome::ALL.iter().copied().zip(&self.ticks).map(|(outcome, count)| (outcome, count.load(Relaxed)))
+    }
+
+    /// Returns by how much the next tick is late, in seconds.
+    pub(crate) fn lag_seconds(&self, now: Timestamp) -> u64 {
+        self.next_due().filter(|due| *due > AT_ONCE).map_or(0, |due| now.since(due).as_millis() / 1_000)
     }
 
     /// Requests that a changed schedule is read again.
@@ -158,6 +192,8 @@ impl ScheduleEngine {
 
     /// Processes the due ticks of one schedule.
     async fn process(&self, store: &dyn Store, name: &ScheduleName) -> Result<(), StoreError> {
+        // One instant for all batches: a tick that the first plan saw in time stays so.
+        let now = store.now();
         loop {
             let Some(stored) = storage::read(store, name).await? else {
                 self.state.lock().remove(name);
@@ -169,8 +205,14 @@ impl ScheduleEngine {
                 return Ok(());
             }
             let Some(times) = self.due_times(&stored) else { return Ok(()) };
-            match process(store, &stored, &times, store.now()).await? {
-                Step::Advanced => {}
+            match process(store, &stored, &times, now).await? {
+                Step::Advanced(outcomes) => {
+                    for outcome in outcomes {
+                        if let Some(counter) = self.ticks.get(outcome as usize) {
+                            counter.fetch_add(1, Relaxed);
+                        }
+                    }
+                }
                 Step::Idle(next) => {
                     self.state.lock().set_due(name, next);
                     return Ok(());

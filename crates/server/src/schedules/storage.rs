@@ -67,17 +67,35 @@ async fn read_progress(
     Ok(StoredSchedule { schedule, progress, revision: record.revision, progress_expected })
 }
 
-/// Lists schedules by name, after a name.
+/// A page ends early when its definitions have this many bytes.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+/// Definitions of a page that are read at once.
+const PAGE_STEP: usize = 8;
+
+/// Lists at most `limit` schedules by name, after a name. Returns whether there may be more.
 pub(crate) async fn list(
     store: &dyn Store,
     after: Option<&ScheduleName>,
     limit: usize,
-) -> Result<Vec<StoredSchedule>, StoreError> {
-    let mut all = Vec::new();
-    for (name, record) in definitions(store, after, limit).await? {
-        all.push(read_progress(store, &name, &record).await?);
+) -> Result<(Vec<StoredSchedule>, bool), StoreError> {
+    let (mut all, mut bytes, mut after) = (Vec::new(), 0, after.cloned());
+    loop {
+        // One more tells whether there is another page.
+        let step = PAGE_STEP.min(limit + 1 - all.len());
+        let found = definitions(store, after.as_ref(), step).await?;
+        let is_last = found.len() < step;
+        for (name, record) in found {
+            if all.len() == limit || bytes >= PAGE_BYTES_MAX {
+                return Ok((all, true));
+            }
+            bytes += record.value.len();
+            all.push(read_progress(store, &name, &record).await?);
+            after = Some(name);
+        }
+        if is_last {
+            return Ok((all, false));
+        }
     }
-    Ok(all)
 }
 
 /// Lists the definitions by name, after a name.
@@ -113,24 +131,33 @@ async fn tick_records(store: &dyn Store, name: &ScheduleName) -> Result<Vec<Syst
     store.system_records(SystemQuery::prefix(SystemKind::Tick, prefix, TICKS_KEPT)).await
 }
 
+/// What a change of a schedule has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Created,
+    Changed,
+    /// The schedule was so already.
+    Nothing,
+}
+
 /// Changes a schedule, or creates it. `change` gets the present one and returns the new definition,
-/// or an error. Returns the stored schedule, and whether it is new.
+/// or an error. Returns the stored schedule, and what was written.
 pub(crate) async fn change<E: From<StoreError>>(
     store: &dyn Store,
     name: &ScheduleName,
     mut change: impl FnMut(Option<&Schedule>, Timestamp) -> Result<(Schedule, DefinitionChange), E>,
-) -> Result<(StoredSchedule, bool), E> {
+) -> Result<(StoredSchedule, Written), E> {
     for _ in 0..CONFLICTS_MAX {
         let (present, now) = (read(store, name).await?, store.now());
         let (schedule, what) = change(present.as_ref().map(|present| &present.schedule), now)?;
         let (progress, expected, progress_expected) = match present {
-            Some(present) if what == DefinitionChange::Nothing => return Ok((present, false)),
+            Some(present) if what == DefinitionChange::Nothing => return Ok((present, Written::Nothing)),
             Some(StoredSchedule { progress, revision, progress_expected, .. }) => {
                 (progress.after(what, now), Expected::Revision(revision), progress_expected)
             }
             None => (Progress::starting(now), Expected::Absent, Expected::Any),
         };
-        let is_new = expected == Expected::Absent;
+        let result = if expected == Expected::Absent { Written::Created } else { Written::Changed };
         let definition = encode_schedule(&schedule);
         let write = SystemWrite::new(vec![
             SystemChange::put(SystemKind::Schedule, name.as_str(), expected, definition),
@@ -138,7 +165,7 @@ pub(crate) async fn change<E: From<StoreError>>(
         ]);
         if let Ok(written) = store.write_system(write).await? {
             let progress_expected = Expected::Revision(written.revision);
-            return Ok((StoredSchedule { schedule, progress, revision: written.revision, progress_expected }, is_new));
+            return Ok((StoredSchedule { schedule, progress, revision: written.revision, progress_expected }, result));
         }
     }
     Err(too_many_conflicts().into())

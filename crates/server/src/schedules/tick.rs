@@ -17,12 +17,12 @@ use super::storage::{ProcessedTick, StoredSchedule, is_conflict};
 const JOBS_MAX: usize = 20;
 
 /// Result of one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing is due; the next tick is due then.
     Idle(Option<Timestamp>),
-    /// Ticks were processed, here or by another node.
-    Advanced,
+    /// Ticks were processed: here with these outcomes, or by another node.
+    Advanced(Vec<TickOutcome>),
 }
 
 /// Processes the first due ticks of a schedule, in one commit.
@@ -51,9 +51,9 @@ pub(super) async fn process(
         match batch.write(store, stored).await? {
             Ok(()) => {
                 batch.announce(store, stored, now).await;
-                return Ok(Step::Advanced);
+                return Ok(Step::Advanced(batch.outcomes()));
             }
-            Err(refusal) if is_conflict(&refusal) => return Ok(Step::Advanced),
+            Err(refusal) if is_conflict(&refusal) => return Ok(Step::Advanced(Vec::new())),
             // Some of the jobs may be accepted: the ticks are processed one by one.
             Err(_) if batch.submissions.len() > 1 => {}
             Err(SystemRefusal::Submission(refusal)) => {
@@ -61,13 +61,14 @@ pub(super) async fn process(
                 let batch = batch.refused(&detail);
                 if batch.write(store, stored).await?.is_ok() {
                     batch.announce(store, stored, now).await;
+                    return Ok(Step::Advanced(batch.outcomes()));
                 }
-                return Ok(Step::Advanced);
+                return Ok(Step::Advanced(Vec::new()));
             }
-            Err(SystemRefusal::Conflict { .. }) => return Ok(Step::Advanced),
+            Err(SystemRefusal::Conflict { .. }) => return Ok(Step::Advanced(Vec::new())),
         }
     }
-    Ok(Step::Advanced)
+    Ok(Step::Advanced(Vec::new()))
 }
 
 /// Ticks of one commit, with the jobs of those that fire.
@@ -116,6 +117,10 @@ impl TickBatch {
             }
         }
         batch
+    }
+
+    fn outcomes(&self) -> Vec<TickOutcome> {
+        self.ticks.iter().map(|processed| processed.tick.outcome).collect()
     }
 
     /// Publishes the ticks to the event streams. A failure is logged only: the ticks are stored.

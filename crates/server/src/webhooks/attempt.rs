@@ -19,6 +19,7 @@ use super::endpoint::{self, Endpoint};
 use crate::convert::time;
 use crate::routes::jobs::record::record_of;
 use crate::state::AppState;
+use crate::wire::problem::ApiError;
 
 /// The body of a message.
 #[derive(Serialize)]
@@ -38,6 +39,9 @@ struct TestData<'a> {
 /// Why a delivery cannot be attempted: a text for its log.
 type Unsendable = &'static str;
 
+/// The snapshot has a format that this server does not know.
+const UNREADABLE: Unsendable = "record_unreadable";
+
 /// Attempts a delivery and writes what follows into it.
 pub(super) async fn run(app: &AppState, held: &mut HeldDelivery) -> Result<(), StoreError> {
     let endpoint = receiver(app, &held.delivery).await?;
@@ -48,9 +52,9 @@ pub(super) async fn run(app: &AppState, held: &mut HeldDelivery) -> Result<(), S
         Ok(endpoint) => {
             let url = held.delivery.url.as_deref().unwrap_or(&endpoint.url).to_owned();
             let id = held.key.to_string();
-            match body(app, &held.delivery).await {
-                Ok(body) => (Ok(send(app, &endpoint, &url, id, body).await), url),
-                Err(reason) => (Err(reason), url),
+            match body(app, &held.delivery).await? {
+                Some(body) => (Ok(send(app, &endpoint, &url, id, body).await), url),
+                None => (Err(UNREADABLE), url),
             }
         }
     };
@@ -65,7 +69,12 @@ pub(super) async fn run(app: &AppState, held: &mut HeldDelivery) -> Result<(), S
         error: error.map(Arc::from),
         duration_ms: u32::try_from(duration).unwrap_or(u32::MAX),
     });
-    let verdict = result.map_or(AttemptVerdict::Final, |result| result.verdict());
+    let verdict = match result {
+        Ok(result) => result.verdict(),
+        // A newer server of the fleet may be able to read it.
+        Err(UNREADABLE) => AttemptVerdict::Retry { retry_after: None },
+        Err(_) => AttemptVerdict::Final,
+    };
     if verdict == AttemptVerdict::Gone && held.delivery.url.is_none() {
         endpoint::disable_gone(&*app.store, &held.delivery.endpoint, &url).await?;
     }
@@ -87,8 +96,11 @@ async fn receiver(app: &AppState, delivery: &Delivery) -> Result<Result<Endpoint
     })
 }
 
-async fn body(app: &AppState, delivery: &Delivery) -> Result<Vec<u8>, Unsendable> {
-    const UNREADABLE: Unsendable = "record_unreadable";
+/// Returns the body, or `None` if the snapshot is unreadable.
+///
+/// The actions of the record depend on the present queue and dependencies. If the store cannot read
+/// these, the delivery is attempted again after its lease: it has not failed.
+async fn body(app: &AppState, delivery: &Delivery) -> Result<Option<Vec<u8>>, StoreError> {
     let (event, timestamp) = (delivery.event, time(delivery.at));
     let body = match event {
         WebhookEvent::Test => {
@@ -96,12 +108,14 @@ async fn body(app: &AppState, delivery: &Delivery) -> Result<Vec<u8>, Unsendable
             serde_json::to_vec(&MessageBody { event, timestamp, data })
         }
         WebhookEvent::Completed | WebhookEvent::Failed | WebhookEvent::DeadLetter | WebhookEvent::Cancelled => {
-            let job = longshore_codec::snapshot::decode(&delivery.snapshot).map_err(|_| UNREADABLE)?;
-            let data = record_of(app, Arc::new(job)).await.map_err(|_| UNREADABLE)?;
+            let Ok(job) = longshore_codec::snapshot::decode(&delivery.snapshot) else { return Ok(None) };
+            let unread =
+                |error: ApiError| StoreError::not_applied(std::io::Error::other(error.problem().detail.clone()));
+            let data = record_of(app, Arc::new(job)).await.map_err(unread)?;
             serde_json::to_vec(&MessageBody { event, timestamp, data })
         }
     };
-    body.map_err(|_| UNREADABLE)
+    Ok(body.ok())
 }
 
 async fn send(app: &AppState, endpoint: &Endpoint, url: &str, id: String, body: Vec<u8>) -> AttemptResult {

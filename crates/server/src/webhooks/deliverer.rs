@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longshore_core::target_url::host_of;
@@ -112,7 +113,19 @@ impl Looks {
     /// Attempts due deliveries. Returns whether the list may go on.
     async fn look(&mut self, app: &AppState) -> Result<bool, StoreError> {
         self.load_endpoints(app).await?;
-        let (due, next) = deliveries::due(&*app.store, std::mem::take(&mut self.start), PAGE).await?;
+        let start = std::mem::take(&mut self.start);
+        let is_beginning = start.is_empty();
+        let (due, next) = deliveries::due(&*app.store, start, PAGE).await?;
+        if is_beginning {
+            // Entries without a lane are deliveries that have ended.
+            let oldest = due.iter().find(|entry| !entry.lane.is_empty());
+            let lag = oldest.map_or(0, |entry| app.now().since(entry.due_at()).as_millis());
+            app.webhooks.counters.lag_millis.store(lag, Ordering::Relaxed);
+        }
+        if due.iter().any(|entry| entry.lane.starts_with('/')) {
+            // A schedule, another server or an earlier run has submitted jobs with callback URLs.
+            app.webhooks.expect_callbacks();
+        }
         for entry in due {
             let host = self.host_of_lane(&entry.lane);
             if app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref()) {
@@ -133,6 +146,8 @@ impl Looks {
         let records = endpoint::read_all(&*app.store).await?;
         let pairs = records.iter().map(|record| (&*record.key, &*record.value));
         *app.webhooks.subscriptions.lock() = Arc::new(Subscriptions::of_records(pairs).unwrap_or_default());
+        let gone = records.iter().filter_map(Endpoint::of_record).filter(Endpoint::is_gone).count();
+        app.webhooks.counters.gone.store(gone as u64, Ordering::Relaxed);
         let endpoints = records.iter().filter_map(Endpoint::of_record);
         self.hosts =
             endpoints.map(|endpoint| (endpoint.name.to_string(), normalized(&host_of(&endpoint.url)))).collect();
@@ -179,6 +194,7 @@ async fn take_and_attempt(app: &AppState, entry: DueEntry) -> Result<(), StoreEr
     let Some(mut held) = deliveries::take(&*app.store, entry).await? else { return Ok(()) };
     attempt::run(app, &mut held).await?;
     app.webhooks.count_attempt(&held.delivery);
+    app.webhooks.counters.count(held.delivery.state);
     let attempt = held.delivery.attempts.last();
     let (id, state) = (held.key, held.delivery.state);
     tracing::debug!(%id, %state, status = attempt.and_then(|attempt| attempt.status), "delivery attempted");

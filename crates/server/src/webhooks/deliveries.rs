@@ -20,6 +20,8 @@ const LEASE: Duration = Duration::from_secs(30);
 const RETENTION: Duration = Duration::from_days(7);
 /// The first byte in the value of an entry by due time while a server holds the delivery.
 const HELD: u8 = 1;
+/// Deliveries that are read at once: each has a snapshot of its job.
+const RECORDS_PAGE: usize = 16;
 /// Held entries that are read at once.
 const HELD_PAGE: usize = 500;
 
@@ -34,6 +36,11 @@ pub(crate) struct DueEntry {
 }
 
 impl DueEntry {
+    /// Returns when it is due: the first bytes of its key.
+    pub(crate) fn due_at(&self) -> Timestamp {
+        DeliveryKey::due_of(&self.key)
+    }
+
     fn of_record(record: SystemRecord) -> Option<Self> {
         let delivery = DeliveryKey::from_suffix(&record.key)?;
         let lane = record.value.strip_prefix(&[HELD]).unwrap_or(&record.value).to_vec();
@@ -88,10 +95,14 @@ pub(crate) async fn due(
 pub(crate) async fn take(store: &dyn Store, entry: DueEntry) -> Result<Option<HeldDelivery>, StoreError> {
     let key = entry.delivery;
     let record = read_one(store, SystemKind::Delivery, key.as_bytes()).await?;
-    let decoded = record.as_ref().and_then(|record| Some((Delivery::decode(&record.value).ok()?, record.revision)));
-    let Some((delivery, revision)) = decoded.filter(|(delivery, _)| delivery.state == DeliveryState::Pending) else {
-        return prune(store, entry, record).await.map(|()| None);
+    let Some(record) = record else { return prune(store, entry, None).await.map(|()| None) };
+    let delivery = match Delivery::decode(&record.value) {
+        Ok(delivery) if delivery.state == DeliveryState::Pending => delivery,
+        Ok(_) => return prune(store, entry, Some(record)).await.map(|()| None),
+        // A newer server of the fleet has written it, and attempts it.
+        Err(_) => return Ok(None),
     };
+    let revision = record.revision;
     let entry_key = key.due_key(store.now() + LEASE);
     let value = [&[HELD], entry.lane.as_bytes()].concat();
     let changes = vec![
@@ -268,9 +279,18 @@ pub(crate) async fn of_job(
     limit: usize,
 ) -> Result<Vec<(DeliveryKey, Delivery)>, StoreError> {
     let end = u64::from_be_bytes(prefix).checked_add(1).map(|next| next.to_be_bytes().to_vec());
-    let query = SystemQuery { kind: SystemKind::Delivery, start: prefix.to_vec(), end, limit, descending: false };
-    let records = store.system_records(query).await?;
-    Ok(records.iter().filter_map(decode).collect())
+    let (mut start, mut found) = (prefix.to_vec(), Vec::new());
+    while found.len() < limit {
+        let (page, end) = (RECORDS_PAGE.min(limit - found.len()), end.clone());
+        let query = SystemQuery { kind: SystemKind::Delivery, start, end, limit: page, descending: false };
+        let records = store.system_records(query).await?;
+        found.extend(records.iter().filter_map(decode_for_list));
+        match records.last().filter(|_| records.len() == page) {
+            Some(last) => start = [&*last.key, &[0]].concat(),
+            None => break,
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the deliveries of an endpoint, newest first, before `before`; and the key at which the
@@ -289,13 +309,15 @@ pub(crate) async fn of_endpoint(
     let mut deliveries = Vec::with_capacity(entries.len());
     for key in entries.iter().filter_map(|entry| DeliveryKey::from_suffix(&entry.key)) {
         let record = read_one(store, SystemKind::Delivery, key.as_bytes()).await?;
-        deliveries.extend(record.as_ref().and_then(decode));
+        deliveries.extend(record.as_ref().and_then(decode_for_list));
     }
     Ok((deliveries, next))
 }
 
-fn decode(record: &SystemRecord) -> Option<(DeliveryKey, Delivery)> {
-    Some((DeliveryKey::from_bytes(&record.key)?, Delivery::decode(&record.value).ok()?))
+/// Decodes a delivery without its snapshot, which may have megabytes and is not shown.
+fn decode_for_list(record: &SystemRecord) -> Option<(DeliveryKey, Delivery)> {
+    let delivery = Delivery::decode(&record.value).ok()?;
+    Some((DeliveryKey::from_bytes(&record.key)?, Delivery { snapshot: Vec::new(), ..delivery }))
 }
 
 /// Converts a delivery. `endpoint_url` is that of its endpoint, if the endpoint exists.

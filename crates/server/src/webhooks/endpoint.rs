@@ -122,6 +122,11 @@ impl Endpoint {
         })
     }
 
+    /// Whether the endpoint is disabled because its receiver answered 410.
+    pub(crate) fn is_gone(&self) -> bool {
+        !self.enabled && self.disabled_reason.is_some()
+    }
+
     pub(crate) fn is_reserved(&self) -> bool {
         &*self.name == CALLBACKS
     }
@@ -360,11 +365,18 @@ pub(crate) async fn delete(store: &dyn Store, name: &str) -> Result<bool, StoreE
 }
 
 /// Creates or replaces an endpoint of the configuration file before the server starts.
+///
+/// An endpoint that was disabled because its receiver answered 410 stays so, until its URL changes
+/// or an operator enables it.
 pub async fn declare(store: &dyn Store, name: &str, put: PutWebhook) -> Result<Result<(), ApiError>, StoreError> {
-    let settings = match check_name(name).and_then(|()| EndpointSettings::read(put)) {
+    let mut settings = match check_name(name).and_then(|()| EndpointSettings::read(put)) {
         Ok(settings) => settings,
         Err(error) => return Ok(Err(error)),
     };
+    let stored = find(store, name).await?;
+    if stored.is_some_and(|stored| stored.disabled_reason.is_some() && stored.url == settings.url) {
+        settings.enabled = None;
+    }
     let written = self::put(store, name, &settings).await?;
     Ok(written.map(|_| ()).ok_or_else(|| ApiError::new(ErrorCode::StoreUnavailable, "the endpoint is being changed")))
 }

@@ -12,6 +12,7 @@ pub(crate) mod endpoint;
 
 use longshore_core::Timestamp;
 use longshore_core::rng::Rng;
+use longshore_core::webhook::DeliveryState;
 use longshore_engine::{Delivery, Effect, Subscriptions};
 use longshore_store::{Clock, OsRng, SystemClock};
 use longshore_webhooks::client::{SystemDialer, WebhookClient};
@@ -20,7 +21,7 @@ use longshore_webhooks::network::Cidr;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 use deliverer::InFlightDeliveries;
@@ -42,6 +43,45 @@ pub(crate) struct Webhooks {
     rng: Mutex<OsRng>,
     /// `webhook-timestamp` is the real time, in virtual time too.
     real_clock: SystemClock,
+    pub(crate) counters: WebhookCounters,
+}
+
+/// What the metrics show of webhooks at this server.
+#[derive(Debug, Default)]
+pub(crate) struct WebhookCounters {
+    /// Attempts by their result, in the order of [`WebhookCounters::RESULTS`].
+    attempts: [AtomicU64; 3],
+    /// Milliseconds by which the oldest pending delivery is late.
+    lag_millis: AtomicU64,
+    /// Endpoints that are disabled because their receiver answered 410.
+    gone: AtomicU64,
+}
+
+impl WebhookCounters {
+    pub(crate) const RESULTS: [&str; 3] = ["delivered", "retry", "failed"];
+
+    fn count(&self, state: DeliveryState) {
+        let [delivered, retry, failed] = &self.attempts;
+        let counter = match state {
+            DeliveryState::Delivered => delivered,
+            DeliveryState::Pending => retry,
+            DeliveryState::Failed => failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the attempts by result.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Self::RESULTS.into_iter().zip(&self.attempts).map(|(result, count)| (result, count.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn lag_seconds(&self) -> u64 {
+        self.lag_millis.load(Ordering::Relaxed) / 1_000
+    }
+
+    pub(crate) fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Relaxed)
+    }
 }
 
 /// Failed attempts at one endpoint since its last success.
@@ -67,6 +107,7 @@ impl Webhooks {
             streaks: Mutex::default(),
             rng: Mutex::default(),
             real_clock: SystemClock::new(),
+            counters: WebhookCounters::default(),
         }
     }
 

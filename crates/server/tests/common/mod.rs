@@ -5,6 +5,7 @@
 pub(crate) mod client;
 pub(crate) mod delayed_store;
 pub(crate) mod event_stream;
+pub(crate) mod json_receiver;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -35,6 +36,7 @@ pub(crate) struct Setup {
     pub(crate) webhook_allow: Vec<longshore_webhooks::network::Cidr>,
     pub(crate) tls: Option<Arc<longshore_tls::ServerTls>>,
     pub(crate) cors_origins: Vec<String>,
+    pub(crate) otlp: Option<longshore_server::OtlpConfig>,
 }
 
 /// Whether this test binary runs on PostgreSQL, by its name.
@@ -55,6 +57,7 @@ impl Setup {
             webhook_allow: Vec::new(),
             tls: None,
             cors_origins: Vec::new(),
+            otlp: None,
         }
     }
 
@@ -114,6 +117,7 @@ impl Setup {
         options.webhook_allow = self.webhook_allow;
         options.tls = self.tls;
         options.cors_origins = self.cors_origins;
+        options.otlp = self.otlp;
         // Every second connection is served by another thread.
         options.io_threads = 2;
         let server = Server::bind(options).await.unwrap();

@@ -84,6 +84,7 @@ pub(crate) fn new_job(new: &NewJob, payload: Option<Value>, after: &[String], af
     put("tags", (!new.tags.is_empty()).then(|| tags(&new.tags)));
     put("correlation_id", new.correlation_id.as_ref().map(|id| json!(id)));
     put("callback_url", new.callback_url.as_ref().map(|url| json!(url)));
+    put("traceparent", new.traceparent.as_ref().map(|parent| json!(parent)));
     put("after", (!after.is_empty()).then(|| json!(after)));
     put("after_any", (!after_any.is_empty()).then(|| json!(after_any)));
     put("ref", new.reference.as_ref().map(|name| json!(name)));

@@ -86,6 +86,7 @@ pub(crate) fn job(http: &mut HttpSubject, job: Handle) -> Option<JobSnapshot> {
         tags: tags(&record["tags"]),
         correlation_id: text(&record["correlation_id"]),
         callback_url: text(&record["callback_url"]),
+        traceparent: text(&record["traceparent"]),
         idempotency_key: text(&record["idempotency_key"]),
         external_id: text(&record["external_id"]),
         retry_limit: number(&record["policy"]["retry"]["limit"]),

@@ -74,6 +74,27 @@ async fn paused_schedules_drop_ticks_and_can_be_triggered() {
     server.stop().await;
 }
 
+/// Rules Events.
+#[tokio::test]
+async fn what_changes_nothing_is_no_event() {
+    let server = Setup::memory().start().await;
+    let (mut c, mut events) = (server.client().await, server.events("").await);
+    c.put("/v1/schedules/s", EVERY_MINUTE).await.ok(201);
+    c.put("/v1/schedules/s", EVERY_MINUTE).await.ok(200);
+    c.post("/v1/schedules/s/resume", "").await.ok(200);
+    for _ in 0..2 {
+        c.post("/v1/schedules/s/pause", "{}").await.ok(200);
+    }
+    for _ in 0..2 {
+        c.post("/v1/schedules/s/resume", "").await.ok(200);
+    }
+    assert_eq!(c.delete("/v1/schedules/s").await.status, 204);
+    for change in ["created", "paused", "resumed", "deleted"] {
+        assert_eq!(events.expect("schedule").await.data["change"], change);
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn overlapping_and_refused_ticks_are_recorded() {
     let server = Setup::memory().start().await;

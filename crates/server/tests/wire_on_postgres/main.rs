@@ -52,6 +52,12 @@ mod stats;
 mod submit;
 #[path = "../wire/system.rs"]
 mod system;
+#[path = "../wire/trace_context.rs"]
+mod trace_context;
+#[path = "../wire/traces.rs"]
+mod traces;
+#[path = "../wire/webhooks.rs"]
+mod webhooks;
 #[path = "../wire/workers.rs"]
 mod workers;
 #[path = "../wire/workflows.rs"]

@@ -214,6 +214,7 @@ fn job(text: &mut String, job: &Job) {
         tags,
         correlation_id,
         callback_url,
+        traceparent,
         schedule,
         idempotency,
         external_id,
@@ -251,6 +252,7 @@ fn job(text: &mut String, job: &Job) {
     policy(text, its_policy);
     line(text, "tags", tag_words(tags));
     schedule.iter().for_each(|schedule| line(text, "schedule", format!("{schedule:?}")));
+    traceparent.iter().for_each(|parent| line(text, "traceparent", parent));
     let texts = [correlation_id, callback_url, external_id].map(|text| quoted(text.as_deref()));
     line(text, "correlation, callback, external id", texts.join(" "));
     let key = |key: &longshore_core::job::IdempotencyKey| format!("{:?} {} {}", key.key, key.scope, key.job_type);

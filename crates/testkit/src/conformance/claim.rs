@@ -15,6 +15,7 @@ use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::tags::Tags;
+use longshore_core::trace_context::TraceParent;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{AdminCommand, ClaimRequest, Claimed};
 
@@ -106,6 +107,7 @@ pub(super) fn claim_returns_all_fields(h: &mut Harness) {
         job.priority = Priority::High;
         job.tags = Tags::Map([("tenant".into(), Some("acme".into()))].into());
         job.correlation_id = Some("corr".into());
+        job.traceparent = Some(Box::new(TraceParent { trace_id: [7; 16], span_id: [9; 8], flags: 0 }));
         job.idempotency_key = Some("key".into());
     });
     let submitted = h.submit("q", given.clone());
@@ -117,6 +119,7 @@ pub(super) fn claim_returns_all_fields(h: &mut Harness) {
     assert_eq!((&claimed.job_type, claimed.priority, claimed.attempt), (&given.job_type, Priority::High, 1));
     assert_eq!((&claimed.tags, claimed.created_at), (&given.tags, h.now()));
     assert_eq!((&claimed.correlation_id, &claimed.idempotency_key), (&given.correlation_id, &given.idempotency_key));
+    assert_eq!(claimed.traceparent, given.traceparent);
     assert_eq!((&claimed.previous_attempt_id, &claimed.checkpoint), (&None, &None));
     let notes = HeartbeatData { progress: None, checkpoint: Some(Bytes::from_static(b"halfway")) };
     h.heartbeat(longshore_engine::Heartbeat { notes, ..heartbeat(&claimed) }).unwrap();

@@ -9,6 +9,7 @@ use longshore_core::profile::Profile;
 use longshore_core::state::{State, StateKind};
 use longshore_core::submit::{DependencyRef, NewJob, Payload, Start};
 use longshore_core::tags::Tags;
+use longshore_core::trace_context::TraceParent;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::{Submission, SubmitRequest};
 use longshore_store::JobRef;
@@ -45,6 +46,7 @@ pub(super) fn every_field_round_trips(h: &mut Harness) {
         tags: Tags::Map([("tenant".into(), Some("acme".into())), ("urgent".into(), None)].into()),
         correlation_id: Some("corr\nwith a line".into()),
         callback_url: Some("https://example.org/?a=b".into()),
+        traceparent: Some(Box::new(TraceParent { trace_id: [7; 16], span_id: [9; 8], flags: 1 })),
         after: vec![DependencyRef::Job(first.id)],
         after_any: vec![DependencyRef::Job(first.id)],
         reference: Some("a".into()),
@@ -62,6 +64,7 @@ pub(super) fn every_field_round_trips(h: &mut Harness) {
     assert_eq!(job.external_id, given.external_id);
     assert_eq!(job.tags, given.tags);
     assert_eq!((&job.correlation_id, &job.callback_url), (&given.correlation_id, &given.callback_url));
+    assert_eq!(job.traceparent, given.traceparent);
     assert_eq!(job.dependencies.all().into_iter().collect::<std::collections::BTreeSet<_>>(), [first.id].into());
     assert_eq!(job.policy.lease, Some(Duration::from_secs(77)));
     assert_eq!(h.payload(submitted.seq), Some(given.payload));

@@ -58,6 +58,7 @@ pub(super) fn job(job: &Job, handles: &Handles) -> JobSnapshot {
         tags: job.tags.pairs().map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).collect(),
         correlation_id: job.correlation_id.as_deref().map(str::to_owned),
         callback_url: job.callback_url.as_deref().map(str::to_owned),
+        traceparent: job.traceparent.as_deref().map(ToString::to_string),
         idempotency_key: job.idempotency.as_ref().map(|key| key.key.to_string()),
         external_id: job.external_id.as_deref().map(str::to_owned),
         retry_limit: job.policy.retry.limit,

@@ -30,8 +30,8 @@ pub(super) fn job_differences(expected: &JobSnapshot, got: &JobSnapshot) -> Vec<
         queue, job_type, state, priority, effective_priority, starts, failures, retries_scheduled, requeues, reclaims,
         lease_version, lease_expires_at, deadline_at, worker, cancel_requested, created_at, updated_at, run_at,
         scheduled_at, started_at, first_started_at, last_heartbeat_at, attempt_ended_at, completed_at, progress,
-        checkpoint, result, parent, requeued_from, requeued_as, tags, correlation_id, callback_url, idempotency_key,
-        external_id, retry_limit,
+        checkpoint, result, parent, requeued_from, requeued_as, tags, correlation_id, callback_url, traceparent,
+        idempotency_key, external_id, retry_limit,
     );
     if !same_error(expected.error.as_ref(), got.error.as_ref()) {
         found.push(difference("error", &expected.error, &got.error));

@@ -32,6 +32,7 @@ pub(super) fn check_fields(batch: &Batch, index: usize) -> Result<(), Refusal> {
         && are_tags(&member.tags)
         && at_most(&member.correlation_id, 256)
         && member.callback_url.as_deref().is_none_or(is_callback_url)
+        && member.traceparent.as_deref().is_none_or(is_traceparent)
         && !repeated_reference;
     if !valid {
         return Err(VALIDATION);
@@ -52,6 +53,17 @@ pub(crate) fn is_callback_url(url: &str) -> bool {
         && !host.starts_with(':')
         && !host.contains('@')
         && !url.contains(['#', '\\', ' '])
+}
+
+/// `00-`, a trace id, a span id and flags in lower-case hex; the ids are not all zeroes.
+fn is_traceparent(text: &str) -> bool {
+    let is_hex = |part: &&str| part.chars().all(|c| "0123456789abcdef".contains(c));
+    let parts: Vec<&str> = text.split('-').filter(is_hex).collect();
+    let is_id = |part: &str, digits: usize| part.len() == digits && part.chars().any(|c| c != '0');
+    match parts[..] {
+        ["00", trace, span, flags] => text.len() == 55 && is_id(trace, 32) && is_id(span, 16) && flags.len() == 2,
+        _ => false,
+    }
 }
 
 pub(crate) fn is_priority(level: i64) -> bool {

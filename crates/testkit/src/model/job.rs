@@ -151,6 +151,7 @@ pub(crate) struct ModelJob {
     pub tags: BTreeMap<String, Option<String>>,
     pub correlation_id: Option<String>,
     pub callback_url: Option<String>,
+    pub traceparent: Option<String>,
     pub idempotency_key: Option<String>,
     pub external_id: Option<String>,
     /// Lease version and outcome of the last settlement, to recognise a repetition.
@@ -270,6 +271,7 @@ impl ModelJob {
             tags: self.tags.clone(),
             correlation_id: self.correlation_id.clone(),
             callback_url: self.callback_url.clone(),
+            traceparent: self.traceparent.clone(),
             idempotency_key: self.idempotency_key.clone(),
             external_id: self.external_id.clone(),
             retry_limit: self.rules.limit,

@@ -253,6 +253,7 @@ impl Model {
             tags: old.tags.clone(),
             correlation_id: old.correlation_id.clone(),
             callback_url: old.callback_url.clone(),
+            traceparent: old.traceparent.clone(),
             requeued_from: Some(original),
             inherited_priority,
             after,

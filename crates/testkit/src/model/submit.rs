@@ -422,6 +422,7 @@ impl Model {
             tags: member.tags.clone(),
             correlation_id: member.correlation_id.clone(),
             callback_url: member.callback_url.clone(),
+            traceparent: member.traceparent.clone(),
             idempotency_key: key.map(str::to_owned),
             external_id: member.external_id.clone(),
             ..blank_job(batch.queue, batch.profile, rules, &member.job_type, now)
@@ -512,6 +513,7 @@ pub(crate) fn blank_job(queue: &str, profile: Profile, rules: Rules, job_type: &
         tags: BTreeMap::new(),
         correlation_id: None,
         callback_url: None,
+        traceparent: None,
         idempotency_key: None,
         external_id: None,
         settled: None,

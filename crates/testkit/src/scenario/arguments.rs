@@ -116,6 +116,7 @@ pub(super) fn new_job(
         tags: arguments.option("tags").map(|text| tags(&text)).unwrap_or_default(),
         correlation_id: arguments.option("correlation_id"),
         callback_url: arguments.option("callback_url"),
+        traceparent: arguments.option("traceparent"),
         after,
         after_any,
         reference,

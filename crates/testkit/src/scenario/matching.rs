@@ -200,7 +200,7 @@ fn count(value: impl TryInto<i64>) -> Got {
 }
 
 /// Every field of `expect`, in the order in which differences are reported.
-pub(super) const FIELDS: [(&str, Kind, Getter); 42] = [
+pub(super) const FIELDS: [(&str, Kind, Getter); 43] = [
     ("state", Kind::Text, |s| Got::Text(s.state.clone())),
     ("queue", Kind::Text, |s| Got::Text(s.queue.clone())),
     ("type", Kind::Text, |s| Got::Text(s.job_type.clone())),
@@ -239,6 +239,7 @@ pub(super) const FIELDS: [(&str, Kind, Getter); 42] = [
     ("tags", Kind::Tags, |s| Got::Tags(s.tags.clone())),
     ("correlation_id", Kind::Text, |s| text(s.correlation_id.as_ref())),
     ("callback_url", Kind::Text, |s| text(s.callback_url.as_ref())),
+    ("traceparent", Kind::Text, |s| text(s.traceparent.as_ref())),
     ("idempotency_key", Kind::Text, |s| text(s.idempotency_key.as_ref())),
     ("external_id", Kind::Text, |s| text(s.external_id.as_ref())),
     ("retry.limit", Kind::Number, |s| count(s.retry_limit)),

@@ -37,6 +37,9 @@ pub(crate) struct PutOptions {
     /// Priority of the jobs: critical, high, normal, low or bulk
     #[arg(long, value_parser = parse::priority)]
     priority: Option<Priority>,
+    /// Other fields of the jobs as JSON, such as '{"tags":{"a":"b"},"retry":{"limit":5}}'
+    #[arg(long, value_name = "JSON")]
+    job: Option<String>,
     /// Which missed ticks fire: skip, one or all [default: one]
     #[arg(long)]
     misfire: Option<Misfire>,
@@ -54,12 +57,15 @@ pub(crate) struct PutOptions {
 impl PutOptions {
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
         let raw = |text: String| RawValue::from_string(text).map_err(|_| CliError::refused("--payload is not JSON"));
-        let job = NewJob {
-            job_type: self.job_type,
-            payload: self.payload.map(raw).transpose()?,
-            priority: self.priority,
-            ..NewJob::default()
-        };
+        let given = self.job.as_deref().unwrap_or("{}");
+        let mut fields: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(given).map_err(|_| CliError::refused("--job is not a JSON object"))?;
+        fields.insert("type".to_owned(), self.job_type.into());
+        let fields = serde_json::Value::from(fields).to_string();
+        let mut job: NewJob =
+            serde_json::from_str(&fields).map_err(|error| CliError::refused(format!("--job: {error}")))?;
+        job.payload = self.payload.map(raw).transpose()?.or(job.payload);
+        job.priority = self.priority.or(job.priority);
         let put = PutSchedule {
             cron: self.cron,
             every: self.every,

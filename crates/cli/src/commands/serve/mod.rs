@@ -24,7 +24,8 @@ use std::sync::Arc;
 use clap::Args;
 use longshore_core::rng::Rng;
 use longshore_server::{
-    Listeners, Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule, declare_webhook,
+    Listeners, OtlpConfig, Server, ServerClock, ServerError, ServerOptions, StoreInfo, declare, declare_schedule,
+    declare_webhook,
 };
 use longshore_store::{Clock, FormatError, OsRng, Store, StoreError, SystemClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions as StoreOptions, EmbeddedStore, StoreLocation, in_use};
@@ -109,6 +110,7 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.auto_queues = config.auto_queues;
     options.limits.drain_timeout = config.drain_timeout.as_std();
     options.webhook_allow.clone_from(&config.webhook_allow);
+    options.otlp = otlp()?;
     options.io_threads = io_threads();
     options.metrics_listen = config.metrics_listen;
     options.listeners = Some(listeners);
@@ -130,6 +132,17 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
         never = service_manager::keep_watchdog_alive(watched) => match never {},
         () = signals.received(2) => Err(CliError::failed("second signal: requests in flight were aborted")),
     }
+}
+
+/// Reads where traces go from the standard variables of OpenTelemetry.
+#[cfg(feature = "otlp")]
+fn otlp() -> Result<Option<OtlpConfig>, CliError> {
+    OtlpConfig::from_variables(|name| std::env::var(name).ok()).map_err(CliError::refused)
+}
+
+#[cfg(not(feature = "otlp"))]
+fn otlp() -> Result<Option<OtlpConfig>, CliError> {
+    Ok(None)
 }
 
 /// Threads that serve connections: half of the cores. The store uses the other half.

@@ -104,6 +104,9 @@ struct JobFields {
     /// URL that is called when the job has ended
     #[arg(long, value_name = "URL")]
     callback_url: Option<String>,
+    /// W3C trace context of the submitter: 00-TRACE-SPAN-FLAGS
+    #[arg(long, value_name = "TRACEPARENT")]
+    traceparent: Option<String>,
     /// Run only after this job has completed; may be repeated
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
@@ -264,6 +267,7 @@ impl JobFields {
             tags: tags(&self.tags)?,
             correlation_id: self.correlation_id,
             callback_url: self.callback_url,
+            traceparent: self.traceparent,
             after: non_empty(self.after),
             after_any: non_empty(self.after_any),
             reference: self.reference,

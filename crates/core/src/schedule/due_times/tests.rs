@@ -152,6 +152,16 @@ fn time_zones_are_names_of_the_database() {
     }
 }
 
+#[test]
+fn the_invalid_field_is_named() {
+    for (cron, field) in
+        [("0 0 * * FRI-MON", "FRI-MON"), ("0 22-2 * * *", "22-2"), ("0 0 * * L", "L"), ("0 0 31 2-1 *", "2-1")]
+    {
+        let error = DueTimes::cron(cron, TimeZone::UTC, at("2026-01-01T00:00:00Z")).map(drop).unwrap_err();
+        assert!(error.reason.contains(&format!("\"{field}\"")), "{cron}: {error:?}");
+    }
+}
+
 /// S32: any text is refused or answered fast. Texts are made from pieces of the syntax.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test bounds the work by time")]

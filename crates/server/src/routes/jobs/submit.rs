@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use longshore_core::id::{QueueName, Seq};
 use longshore_core::submit::Payload;
+use longshore_core::trace_context::TraceParent;
 use longshore_engine::{ParsedSubmission, SubmitRequest, Submitted};
 use serde_json::value::RawValue;
 
@@ -25,19 +26,19 @@ pub(crate) async fn submit(
     State(app): State<AppState>,
     QueuePath(queue): QueuePath,
     _: NoQuery,
-    IdempotencyKeyHeader(key): IdempotencyKeyHeader,
+    SubmitHeaders { key, traceparent }: SubmitHeaders,
     body: JsonBody,
 ) -> ApiResult {
     let text = body.text()?;
     if !is_array(text) {
-        return submit_one(&app, &queue, text, key).await;
+        return submit_one(&app, &queue, text, key, traceparent).await;
     }
     let batch = match Batch::of_valid_jobs(text, &queue) {
         Some(batch) => batch,
         None => {
             let Ok(jobs) = serde_json::from_str::<Vec<&RawValue>>(text) else {
                 // Not JSON.
-                return submit_one(&app, &queue, text, key).await;
+                return submit_one(&app, &queue, text, key, None).await;
             };
             check_no_header_key(key.as_ref())?;
             batch_of(&jobs, &queue)?
@@ -54,11 +55,17 @@ fn check_no_header_key(key: Option<&String>) -> Result<(), ApiError> {
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-/// The header `Idempotency-Key`.
-#[derive(Debug, Default)]
-pub(crate) struct IdempotencyKeyHeader(Option<String>);
+const TRACEPARENT: &str = "traceparent";
 
-impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKeyHeader {
+/// The headers of a single submission.
+#[derive(Debug, Default)]
+pub(crate) struct SubmitHeaders {
+    key: Option<String>,
+    /// A malformed or repeated `traceparent` is ignored, as the W3C says.
+    traceparent: Option<TraceParent>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SubmitHeaders {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
@@ -66,25 +73,46 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKeyHeader {
     }
 }
 
-impl IdempotencyKeyHeader {
+impl SubmitHeaders {
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-        let key = match (values.next(), values.next()) {
-            (None, _) => return Ok(Self(None)),
-            (Some(key), None) => key,
-            (Some(_), Some(_)) => return Err(ApiError::validation(IDEMPOTENCY_KEY, "must be given once")),
-        };
-        let text = std::str::from_utf8(key.as_bytes());
-        let text = text.map_err(|_| ApiError::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
-        Ok(Self(Some(text.to_owned())))
+        Ok(Self { key: idempotency_key(headers)?, traceparent: traceparent(headers) })
     }
 }
 
-async fn submit_one(app: &AppState, queue: &QueueName, text: &str, key: Option<String>) -> ApiResult {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let key = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(key), None) => key,
+        (Some(_), Some(_)) => return Err(ApiError::validation(IDEMPOTENCY_KEY, "must be given once")),
+    };
+    let text = std::str::from_utf8(key.as_bytes());
+    let text = text.map_err(|_| ApiError::validation(IDEMPOTENCY_KEY, "must be UTF-8"))?;
+    Ok(Some(text.to_owned()))
+}
+
+fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => TraceParent::parse(value.to_str().ok()?.trim()),
+        (None, _) | (Some(_), Some(_)) => None,
+    }
+}
+
+async fn submit_one(
+    app: &AppState,
+    queue: &QueueName,
+    text: &str,
+    key: Option<String>,
+    traceparent: Option<TraceParent>,
+) -> ApiResult {
     let mut batch = Batch::with_header_key(key);
     batch.add(text, queue, QueueField::Refused);
     if let Some(error) = batch.take_invalid_item() {
         return Err(error.into());
+    }
+    if let Some(parent) = traceparent {
+        batch.set_traceparent(parent);
     }
     let payloads = KeyedPayloads::of(&batch.members);
     let submitted = batch.submit(app, SubmitRequest::parsed, Batch::single_refusal).await?;
