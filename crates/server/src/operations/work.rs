@@ -32,7 +32,7 @@ const TREATMENT_MAX: Wait = Wait::from_secs(5);
 pub(super) const CONCURRENCY: usize = 100;
 /// Pages that one step counts.
 const COUNTED_PAGES: usize = 5;
-/// TreatedChunks that one step drops.
+/// Chunks that one step drops.
 const DROPPED_MAX: u64 = 20;
 
 /// The server that works.
