@@ -70,7 +70,7 @@ pub struct OperationStarted {
 /// A durable operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Operation {
+pub struct BulkOperation {
     /// Id of the operation.
     pub id: String,
     /// What is done to each matching job.
@@ -174,7 +174,7 @@ pub struct OperationUndo {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Operations {
     /// The operations.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<BulkOperation>,
     /// Cursor of the next page; `null` on the last page.
     pub next: Option<String>,
 }

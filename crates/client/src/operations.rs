@@ -1,6 +1,6 @@
 //! Requests about durable operations.
 
-use longshore_api::operation::{NewOperation, Operation, OperationStarted, Operations};
+use longshore_api::operation::{BulkOperation, NewOperation, OperationStarted, Operations};
 
 use crate::client::Client;
 use crate::error::Error;
@@ -18,22 +18,22 @@ impl Client {
         self.get(&format!("/v1/operations?limit={limit}{cursor}")).await
     }
 
-    pub async fn operation(&self, id: &str) -> Result<Operation, Error> {
+    pub async fn operation(&self, id: &str) -> Result<BulkOperation, Error> {
         self.get(&path(id)).await
     }
 
     /// Treats the rest of an operation after its canary.
-    pub async fn continue_operation(&self, id: &str) -> Result<Operation, Error> {
+    pub async fn continue_operation(&self, id: &str) -> Result<BulkOperation, Error> {
         self.post_empty(&format!("{}/continue", path(id))).await
     }
 
     /// Stops an operation after its present slice.
-    pub async fn stop_operation(&self, id: &str) -> Result<Operation, Error> {
+    pub async fn stop_operation(&self, id: &str) -> Result<BulkOperation, Error> {
         self.post_empty(&format!("{}/stop", path(id))).await
     }
 
     /// Takes back what a cancel or requeue has changed in the last 5 minutes.
-    pub async fn undo_operation(&self, id: &str) -> Result<Operation, Error> {
+    pub async fn undo_operation(&self, id: &str) -> Result<BulkOperation, Error> {
         self.post_empty(&format!("{}/undo", path(id))).await
     }
 }

@@ -1,7 +1,7 @@
 //! Durable operations: one action on all jobs that match a filter, in slices.
 //!
-//! An [`Operation`] is the progress of one: a value that a store keeps. A server that works on it asks
-//! [`Operation::next_step`], does that step, and records the result. The order is fixed: count,
+//! An [`OperationProgress`] is the progress of one: a value that a store keeps. A server that works on it asks
+//! [`OperationProgress::next_step`], does that step, and records the result. The order is fixed: count,
 //! treat slice by slice from the newest job to the oldest, watch the canary, rest.
 //!
 //! A slice is recorded before its jobs are changed, and its result after. Between the two the
@@ -30,7 +30,7 @@ pub const UNDO_WINDOW: Duration = Duration::from_mins(5);
 
 /// The progress of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct OperationProgress {
     pub action: OperationAction,
     /// Jobs per second.
     pub rate: Option<u32>,
@@ -46,12 +46,12 @@ pub struct Operation {
     /// Refused jobs by error code.
     pub refusals: BTreeMap<Arc<str>, u64>,
     /// The slice whose result is not recorded yet.
-    pub slice: Option<Slice>,
+    pub slice: Option<PlannedSlice>,
     /// When the next slice is due.
     pub next_at: Timestamp,
     pub canary: Option<Canary>,
-    pub undo: Option<Undo>,
-    pub chunks: Chunks,
+    pub undo: Option<UndoProgress>,
+    pub chunks: TreatedChunks,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub ended_at: Option<Timestamp>,
@@ -68,7 +68,7 @@ pub struct Count {
 
 /// Jobs that are treated together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct PlannedSlice {
     pub jobs: Vec<PlannedJob>,
     pub planned_at: Timestamp,
     /// Where the next slice begins.
@@ -111,7 +111,7 @@ pub enum CanaryOutcome {
 
 /// The undo of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Undo {
+pub struct UndoProgress {
     pub state: UndoState,
     pub at: Timestamp,
     pub undone: u64,
@@ -120,7 +120,7 @@ pub struct Undo {
 
 /// The stored records about treated jobs, numbered without gaps: one per slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
+pub struct TreatedChunks {
     pub first: u64,
     pub next: u64,
     /// When the slice of the first one was treated.
@@ -129,7 +129,7 @@ pub struct Chunks {
     pub last_at: Timestamp,
 }
 
-impl Chunks {
+impl TreatedChunks {
     pub fn is_empty(&self) -> bool {
         self.first >= self.next
     }
@@ -137,7 +137,7 @@ impl Chunks {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum OperationStep {
     Count,
     /// Select up to so many jobs and record them as a slice.
     Plan {
@@ -163,7 +163,7 @@ pub struct SliceResult {
     pub refused: Vec<Arc<str>>,
 }
 
-impl Operation {
+impl OperationProgress {
     /// Creates an operation on the jobs up to a sequence number; `None`: there are no jobs.
     /// `matched` is their number, if it is known.
     pub fn new(action: OperationAction, last: Option<Seq>, matched: Option<u64>, now: Timestamp) -> Self {
@@ -184,7 +184,7 @@ impl Operation {
             next_at: now,
             canary: None,
             undo: None,
-            chunks: Chunks::default(),
+            chunks: TreatedChunks::default(),
             created_at: now,
             updated_at: now,
             ended_at: None,
@@ -192,26 +192,26 @@ impl Operation {
     }
 
     /// Returns what to do at this time.
-    pub fn next_step(&self, now: Timestamp) -> Step {
+    pub fn next_step(&self, now: Timestamp) -> OperationStep {
         if self.slice.is_some() {
-            return Step::Treat;
+            return OperationStep::Treat;
         }
         match self.state {
             OperationState::Running => self.next_step_of_running(now),
             OperationState::Waiting => self.rest(now, None),
             OperationState::Stopped | OperationState::Done => match &self.undo {
-                Some(undo) if undo.state == UndoState::Running => Step::Undo,
+                Some(undo) if undo.state == UndoState::Running => OperationStep::Undo,
                 Some(_) | None => self.rest(now, None),
             },
         }
     }
 
-    fn next_step_of_running(&self, now: Timestamp) -> Step {
+    fn next_step_of_running(&self, now: Timestamp) -> OperationStep {
         if !self.count.is_complete {
-            return Step::Count;
+            return OperationStep::Count;
         }
         let size = match &self.canary {
-            Some(canary) if canary.is_complete && canary.continued_at.is_none() => return Step::WatchCanary,
+            Some(canary) if canary.is_complete && canary.continued_at.is_none() => return OperationStep::WatchCanary,
             Some(canary) if !canary.is_complete => canary.size.saturating_sub(canary.treated),
             Some(_) | None => u32::MAX,
         };
@@ -219,15 +219,15 @@ impl Operation {
             return self.rest(now, Some(self.next_at));
         }
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        Step::Plan { jobs: slice_size(self.rate).min(size) }
+        OperationStep::Plan { jobs: slice_size(self.rate).min(size) }
     }
 
     /// Drops old chunks while there is nothing else to do.
-    fn rest(&self, now: Timestamp, until: Option<Timestamp>) -> Step {
+    fn rest(&self, now: Timestamp, until: Option<Timestamp>) -> OperationStep {
         let drop_at = (!self.chunks.is_empty()).then(|| self.chunks.first_at + UNDO_WINDOW);
         match drop_at {
-            Some(drop_at) if drop_at <= now => Step::DropChunks,
-            Some(_) | None => Step::Rest(until.into_iter().chain(drop_at).min()),
+            Some(drop_at) if drop_at <= now => OperationStep::DropChunks,
+            Some(_) | None => OperationStep::Rest(until.into_iter().chain(drop_at).min()),
         }
     }
 
@@ -252,7 +252,7 @@ impl Operation {
     }
 
     /// Records the jobs of the next slice. A slice without jobs needs no treatment.
-    pub fn plan(&mut self, slice: Slice, now: Timestamp) {
+    pub fn plan(&mut self, slice: PlannedSlice, now: Timestamp) {
         self.updated_at = now;
         if slice.jobs.is_empty() {
             (self.before, self.is_exhausted) = (slice.before, slice.is_last);
@@ -385,7 +385,7 @@ impl Operation {
             OperationState::Running | OperationState::Waiting => self.end(OperationState::Stopped, now),
             OperationState::Stopped | OperationState::Done => {}
         }
-        self.undo = Some(Undo { state: UndoState::Running, at: now, undone: 0, kept: 0 });
+        self.undo = Some(UndoProgress { state: UndoState::Running, at: now, undone: 0, kept: 0 });
         self.updated_at = now;
         Ok(())
     }

@@ -6,7 +6,7 @@ use longshore_api::attention::Attention;
 use longshore_api::dead_letters::DeadLetterGroups;
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
-use longshore_api::operation::{NewOperation, Operation, OperationStarted, Operations};
+use longshore_api::operation::{BulkOperation, NewOperation, OperationStarted, Operations};
 use longshore_api::queue::{PutQueue, Queue, Queues};
 use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedule, Schedules, Ticks};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Why, Worker, Workers};
@@ -271,17 +271,17 @@ fn bulk_operations(spec: &mut SpecBuilder) {
         .response::<Operations>("200", "Newest first")
         .add();
     let get = spec.route(Get, "/v1/operations/{id}", "One operation, with the states of its canary jobs");
-    get.response::<Operation>("200", "The operation").add();
+    get.response::<BulkOperation>("200", "The operation").add();
     let resume = spec.route(Post, "/v1/operations/{id}/continue", "Treats the rest after the canary");
-    resume.response::<Operation>("200", "It runs again").add();
+    resume.response::<BulkOperation>("200", "It runs again").add();
     let stop = spec.route(Post, "/v1/operations/{id}/stop", "Stops an operation after its present slice");
-    stop.response::<Operation>("200", "Stopped").add();
+    stop.response::<BulkOperation>("200", "Stopped").add();
     let undo = spec.route(
         Post,
         "/v1/operations/{id}/undo",
         "Takes back what a cancel or requeue has changed in the last 5 minutes, except jobs that have run since",
     );
-    undo.response::<Operation>("202", "The undo was started; see `undo`").add();
+    undo.response::<BulkOperation>("202", "The undo was started; see `undo`").add();
 }
 
 fn webhooks(spec: &mut SpecBuilder) {

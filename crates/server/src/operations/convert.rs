@@ -20,12 +20,12 @@ pub(crate) async fn to_wire(
     store: &dyn Store,
     stored: &StoredOperation,
     now: Timestamp,
-) -> Result<wire::Operation, StoreError> {
+) -> Result<wire::BulkOperation, StoreError> {
     let op = &stored.operation;
     let is_open = op.canary.iter().flat_map(|canary| &canary.jobs).any(|job| job.outcome.is_none());
     let jobs = if is_open { canary_jobs(store, op).await? } else { HashMap::new() };
     let is_paced = op.state == OperationState::Running && op.rate.is_some();
-    Ok(wire::Operation {
+    Ok(wire::BulkOperation {
         id: stored.id.to_string(),
         action: op.action,
         filter: stored.filter.clone(),

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::storage;
-use super::work::{self, Next, Server};
+use super::work::{self, NextStep, WorkingServer};
 use crate::state::AppState;
 
 /// How often the version of the operations is read, and how often canary jobs are looked at.
@@ -31,16 +31,16 @@ const ACTIVE_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct OperationEngine {
-    server: Server,
-    state: Mutex<EngineState>,
+    server: WorkingServer,
+    state: Mutex<DueOperations>,
     changed: Notify,
     rng: Mutex<OsRng>,
 }
 
 #[derive(Debug, Default)]
-struct EngineState {
+struct DueOperations {
     version: Option<u64>,
-    next: BTreeMap<OperationId, Next>,
+    next: BTreeMap<OperationId, NextStep>,
     /// Operations that were created here.
     created: u64,
 }
@@ -49,7 +49,7 @@ impl OperationEngine {
     /// `is_alone`: no other server uses the store.
     pub(crate) fn new(is_alone: bool) -> Self {
         let mut rng = OsRng::default();
-        let server = Server { number: rng.next_u64(), is_alone };
+        let server = WorkingServer { number: rng.next_u64(), is_alone };
         Self { server, state: Mutex::default(), changed: Notify::new(), rng: Mutex::new(rng) }
     }
 
@@ -62,14 +62,14 @@ impl OperationEngine {
 
     /// Requests that an operation is read again.
     pub(crate) fn on_change(&self, id: OperationId) {
-        self.state.lock().next.insert(id, Next::Now);
+        self.state.lock().next.insert(id, NextStep::Now);
         self.changed.notify_one();
     }
 
     /// Returns when the next operation is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let state = self.state.lock();
-        state.next.values().filter_map(|next| if let Next::At(at) = next { Some(*at) } else { None }).min()
+        state.next.values().filter_map(|next| if let NextStep::At(at) = next { Some(*at) } else { None }).min()
     }
 
     /// Reads which operations have work to do, if any was changed since the last call.
@@ -80,16 +80,16 @@ impl OperationEngine {
         }
         let active = storage::active(store, ACTIVE_MAX).await?;
         let mut state = self.state.lock();
-        state.next.extend(active.into_iter().map(|id| (id, Next::Now)));
+        state.next.extend(active.into_iter().map(|id| (id, NextStep::Now)));
         state.version = Some(version);
         Ok(())
     }
 
     fn due(&self, now: Timestamp) -> Vec<OperationId> {
-        let is_due = |next: &Next| match next {
-            Next::Now | Next::Watch => true,
-            Next::At(at) => *at <= now,
-            Next::Rest | Next::Settled => false,
+        let is_due = |next: &NextStep| match next {
+            NextStep::Now | NextStep::Watch => true,
+            NextStep::At(at) => *at <= now,
+            NextStep::Rest | NextStep::Settled => false,
         };
         self.state.lock().next.iter().filter(|(_, next)| is_due(next)).map(|(id, _)| *id).collect()
     }
@@ -99,12 +99,12 @@ impl OperationEngine {
         !self.due(now).is_empty()
     }
 
-    async fn step(&self, store: &dyn Store, id: OperationId) -> Result<Next, StoreError> {
+    async fn step(&self, store: &dyn Store, id: OperationId) -> Result<NextStep, StoreError> {
         let next = work::step(store, self.server, id).await?;
         let mut state = self.state.lock();
         match next {
-            Next::Settled => drop(state.next.remove(&id)),
-            Next::Now | Next::At(_) | Next::Watch | Next::Rest => drop(state.next.insert(id, next)),
+            NextStep::Settled => drop(state.next.remove(&id)),
+            NextStep::Now | NextStep::At(_) | NextStep::Watch | NextStep::Rest => drop(state.next.insert(id, next)),
         }
         Ok(next)
     }
@@ -114,7 +114,7 @@ impl OperationEngine {
     pub(crate) async fn process_in_order(&self, store: &dyn Store) -> Result<bool, StoreError> {
         let mut has_worked = false;
         for id in self.due(store.now()) {
-            while self.step(store, id).await? == Next::Now {
+            while self.step(store, id).await? == NextStep::Now {
                 has_worked = true;
             }
         }
@@ -131,9 +131,9 @@ impl OperationEngine {
     /// Whether a step is due at once.
     fn has_work(&self, now: Timestamp) -> bool {
         self.state.lock().next.values().any(|next| match next {
-            Next::Now => true,
-            Next::At(at) => *at <= now,
-            Next::Watch | Next::Rest | Next::Settled => false,
+            NextStep::Now => true,
+            NextStep::At(at) => *at <= now,
+            NextStep::Watch | NextStep::Rest | NextStep::Settled => false,
         })
     }
 

@@ -10,7 +10,8 @@ use longshore_core::id::{JobId, LeaseVersion, OperationId, Seq};
 use longshore_core::job::Counters;
 use longshore_core::operation::planned::{PlannedJob, TreatedJob};
 use longshore_core::operation::{
-    Canary, CanaryJob, CanaryOutcome, Chunks, Count, Operation, OperationAction, OperationState, Slice, Undo, UndoState,
+    Canary, CanaryJob, CanaryOutcome, Count, OperationAction, OperationProgress, OperationState, PlannedSlice,
+    TreatedChunks, UndoProgress, UndoState,
 };
 use longshore_core::requeue::{EndError, EndedJob};
 use longshore_core::state::{StateKind, TerminalState};
@@ -22,7 +23,7 @@ const VERSION: u8 = 1;
 
 /// The value has another version or is corrupt.
 #[derive(Debug)]
-pub(super) struct InvalidRecord;
+pub(super) struct InvalidOperation;
 
 #[derive(Serialize, Deserialize)]
 struct OperationForm {
@@ -135,10 +136,10 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-fn from_bytes<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, InvalidRecord> {
-    let (version, json) = bytes.split_first().ok_or(InvalidRecord)?;
-    let value = serde_json::from_slice(json).map_err(|_| InvalidRecord)?;
-    if *version == VERSION { Ok(value) } else { Err(InvalidRecord) }
+fn from_bytes<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, InvalidOperation> {
+    let (version, json) = bytes.split_first().ok_or(InvalidOperation)?;
+    let value = serde_json::from_slice(json).map_err(|_| InvalidOperation)?;
+    if *version == VERSION { Ok(value) } else { Err(InvalidOperation) }
 }
 
 fn instant(millis: i64) -> Timestamp {
@@ -183,14 +184,15 @@ pub(super) fn encode(stored: &StoredOperation) -> Vec<u8> {
     })
 }
 
-pub(super) fn decode(id: OperationId, bytes: &[u8], revision: u64) -> Result<StoredOperation, InvalidRecord> {
+pub(super) fn decode(id: OperationId, bytes: &[u8], revision: u64) -> Result<StoredOperation, InvalidOperation> {
     let form: OperationForm = from_bytes(bytes)?;
     let slice = form.slice.map(|slice| {
-        let jobs = slice.jobs.into_iter().map(|job| Ok(treated(job)?.planned)).collect::<Result<_, InvalidRecord>>()?;
-        Ok(Slice { jobs, planned_at: instant(slice.at), before: Seq(slice.before), is_last: slice.last })
+        let jobs =
+            slice.jobs.into_iter().map(|job| Ok(treated(job)?.planned)).collect::<Result<_, InvalidOperation>>()?;
+        Ok(PlannedSlice { jobs, planned_at: instant(slice.at), before: Seq(slice.before), is_last: slice.last })
     });
     let (first, next, first_at, last_at) = form.chunks;
-    let operation = Operation {
+    let operation = OperationProgress {
         action: form.action,
         rate: form.rate,
         dry_run: form.dry_run,
@@ -204,13 +206,13 @@ pub(super) fn decode(id: OperationId, bytes: &[u8], revision: u64) -> Result<Sto
         slice: slice.transpose()?,
         next_at: instant(form.next_at),
         canary: form.canary.map(canary).transpose()?,
-        undo: form.undo.map(|undo| Undo {
+        undo: form.undo.map(|undo| UndoProgress {
             state: undo.state,
             at: instant(undo.at),
             undone: undo.undone,
             kept: undo.kept,
         }),
-        chunks: Chunks { first, next, first_at: instant(first_at), last_at: instant(last_at) },
+        chunks: TreatedChunks { first, next, first_at: instant(first_at), last_at: instant(last_at) },
         created_at: instant(form.created_at),
         updated_at: instant(form.updated_at),
         ended_at: form.ended_at.map(instant),
@@ -224,7 +226,7 @@ pub(super) fn encode_chunk(chunk: &Chunk) -> Vec<u8> {
     to_bytes(&ChunkForm { at: chunk.treated_at.as_millis(), jobs })
 }
 
-pub(super) fn decode_chunk(bytes: &[u8]) -> Result<Chunk, InvalidRecord> {
+pub(super) fn decode_chunk(bytes: &[u8]) -> Result<Chunk, InvalidOperation> {
     let form: ChunkForm = from_bytes(bytes)?;
     let jobs = form.jobs.into_iter().map(treated).collect::<Result<_, _>>()?;
     Ok(Chunk { treated_at: instant(form.at), jobs })
@@ -247,16 +249,16 @@ fn job_form(job: &PlannedJob, clone: Option<JobId>) -> JobForm {
     }
 }
 
-fn treated(form: JobForm) -> Result<TreatedJob, InvalidRecord> {
+fn treated(form: JobForm) -> Result<TreatedJob, InvalidOperation> {
     let lease_version = LeaseVersion(form.lease);
     let ended = form.ended.map(|([starts, failures, retries_scheduled, requeues, reclaims], error)| {
         let counters = Counters { starts, failures, retries_scheduled, requeues, reclaims };
-        let ending = TerminalState::of(form.state).ok_or(InvalidRecord)?;
+        let ending = TerminalState::of(form.state).ok_or(InvalidOperation)?;
         Ok(EndedJob { ending, lease_version, counters, error: end_error(error) })
     });
     let planned = PlannedJob {
         seq: Seq(form.seq),
-        id: form.id.parse().map_err(|_| InvalidRecord)?,
+        id: form.id.parse().map_err(|_| InvalidOperation)?,
         state: form.state,
         updated_at: instant(form.at),
         lease_version,
@@ -267,7 +269,7 @@ fn treated(form: JobForm) -> Result<TreatedJob, InvalidRecord> {
         run_at: form.run_at.map(instant),
         ended: ended.transpose()?,
     };
-    let clone = form.clone.map(|id| id.parse()).transpose().map_err(|_| InvalidRecord)?;
+    let clone = form.clone.map(|id| id.parse()).transpose().map_err(|_| InvalidOperation)?;
     Ok(TreatedJob { planned, clone })
 }
 
@@ -320,13 +322,13 @@ fn canary_form(canary: &Canary) -> CanaryForm {
     }
 }
 
-fn canary(form: CanaryForm) -> Result<Canary, InvalidRecord> {
+fn canary(form: CanaryForm) -> Result<Canary, InvalidOperation> {
     let outcome = |form: OutcomeForm| match form.state {
         Some(state) => CanaryOutcome::Ended { state, error_code: form.code.map(Arc::from) },
         None => CanaryOutcome::Gone,
     };
     let job = |(id, form): (String, Option<OutcomeForm>)| {
-        Ok(CanaryJob { id: id.parse().map_err(|_| InvalidRecord)?, outcome: form.map(outcome) })
+        Ok(CanaryJob { id: id.parse().map_err(|_| InvalidOperation)?, outcome: form.map(outcome) })
     };
     Ok(Canary {
         size: form.size,
@@ -362,16 +364,16 @@ mod tests {
 
     #[test]
     fn records_decode_to_themselves() {
-        let mut operation = Operation::new(OperationAction::Requeue, Some(Seq(9)), None, instant(1));
+        let mut operation = OperationProgress::new(OperationAction::Requeue, Some(Seq(9)), None, instant(1));
         let jobs = vec![planned()];
-        operation.slice = Some(Slice { jobs, planned_at: instant(2), before: Seq(9), is_last: true });
+        operation.slice = Some(PlannedSlice { jobs, planned_at: instant(2), before: Seq(9), is_last: true });
         operation.refusals.insert("illegal_transition".into(), 2);
         let outcome = CanaryOutcome::Ended { state: StateKind::Failed, error_code: Some("smtp".into()) };
         let id = JobId::from_bytes([1; 16]);
         let jobs = [None, Some(CanaryOutcome::Gone), Some(outcome)].map(|outcome| CanaryJob { id, outcome }).to_vec();
         operation.canary = Some(Canary { size: 3, treated: 3, is_complete: true, jobs, continued_at: None });
-        operation.undo = Some(Undo { state: UndoState::Done, at: instant(4), undone: 1, kept: 2 });
-        operation.chunks = Chunks { first: 1, next: 2, first_at: instant(5), last_at: instant(6) };
+        operation.undo = Some(UndoProgress { state: UndoState::Done, at: instant(4), undone: 1, kept: 2 });
+        operation.chunks = TreatedChunks { first: 1, next: 2, first_at: instant(5), last_at: instant(6) };
         let filter = OperationFilter { group: Some("0123456789abcdef".to_owned()), ..OperationFilter::default() };
         let id = OperationId::from_bytes([2; 16]);
         let stored = StoredOperation { id, filter, operation, holder: Some((u64::MAX, instant(3))), revision: 12 };

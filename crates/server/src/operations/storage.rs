@@ -5,13 +5,13 @@
 
 use longshore_api::operation::OperationFilter;
 use longshore_core::id::OperationId;
-use longshore_core::operation::Operation;
+use longshore_core::operation::OperationProgress;
 use longshore_core::operation::planned::TreatedJob;
 use longshore_core::{Duration, Timestamp};
 use longshore_engine::SystemKind;
 use longshore_store::{Expected, Store, StoreError, SystemChange, SystemQuery, SystemRecord, SystemWrite};
 
-use super::record::{InvalidRecord, decode, decode_chunk, encode, encode_chunk};
+use super::record::{InvalidOperation, decode, decode_chunk, encode, encode_chunk};
 
 /// How long an ended operation is listed.
 const KEPT: Duration = Duration::from_days(30);
@@ -29,14 +29,14 @@ const CHUNK: u8 = b'u';
 pub(crate) struct StoredOperation {
     pub(crate) id: OperationId,
     pub(crate) filter: OperationFilter,
-    pub(crate) operation: Operation,
+    pub(crate) operation: OperationProgress,
     /// The server that works on it, and until when.
     pub(super) holder: Option<(u64, Timestamp)>,
     pub(super) revision: u64,
 }
 
 impl StoredOperation {
-    pub(crate) fn new(id: OperationId, filter: OperationFilter, operation: Operation) -> Self {
+    pub(crate) fn new(id: OperationId, filter: OperationFilter, operation: OperationProgress) -> Self {
         Self { id, filter, operation, holder: None, revision: 0 }
     }
 }
@@ -56,7 +56,7 @@ fn chunk_key(id: OperationId, number: u64) -> Vec<u8> {
     [key(CHUNK, id), number.to_be_bytes().to_vec()].concat()
 }
 
-fn corrupt(_: InvalidRecord) -> StoreError {
+fn corrupt(_: InvalidOperation) -> StoreError {
     StoreError::corrupt("the record of an operation is invalid")
 }
 
@@ -65,7 +65,7 @@ fn id_of(key: &[u8]) -> Option<OperationId> {
 }
 
 fn stored(record: &SystemRecord) -> Result<StoredOperation, StoreError> {
-    let id = id_of(&record.key).ok_or(InvalidRecord).map_err(corrupt)?;
+    let id = id_of(&record.key).ok_or(InvalidOperation).map_err(corrupt)?;
     decode(id, &record.value, record.revision).map_err(corrupt)
 }
 

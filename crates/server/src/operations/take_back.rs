@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use longshore_core::Timestamp;
 use longshore_core::job::Job;
 use longshore_core::operation::planned::{TreatedJob, UndoStep, undo_step};
-use longshore_core::operation::{OperationAction, Undo, UndoState};
+use longshore_core::operation::{OperationAction, UndoProgress, UndoState};
 use longshore_engine::AdminCommand;
 use longshore_store::{Store, StoreError};
 
@@ -16,7 +16,7 @@ use super::work::{CONCURRENCY, jobs};
 /// Takes the jobs of the last chunk back, then records how many.
 pub(super) async fn undo_chunk(store: &dyn Store, mut stored: StoredOperation) -> Result<(), StoreError> {
     let (action, chunks) = (stored.operation.action, stored.operation.chunks);
-    let Some(Undo { at, state: UndoState::Running, .. }) = stored.operation.undo else { return Ok(()) };
+    let Some(UndoProgress { at, state: UndoState::Running, .. }) = stored.operation.undo else { return Ok(()) };
     let number = chunks.next.saturating_sub(1);
     let treated = storage::chunk(store, stored.id, number).await?.map_or_else(Vec::new, |chunk| chunk.jobs);
     let undone = take_back_all(store, action, &treated, at).await?;

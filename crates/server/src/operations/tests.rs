@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longshore_api::operation::OperationFilter;
 use longshore_core::id::{JobType, OperationId, QueueName};
-use longshore_core::operation::{Operation, OperationAction, OperationState, Undo, UndoState};
+use longshore_core::operation::{OperationAction, OperationProgress, OperationState, UndoProgress, UndoState};
 use longshore_core::state::StateKind;
 use longshore_core::submit::{NewJob, Payload};
 use longshore_core::{Duration, Timestamp};
@@ -18,10 +18,10 @@ use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreL
 
 use super::selection::Selection;
 use super::storage::{self, StoredOperation};
-use super::work::{Next, Server, step};
+use super::work::{NextStep, WorkingServer, step};
 
-const ONE: Server = Server { number: 1, is_alone: false };
-const OTHER: Server = Server { number: 2, is_alone: false };
+const ONE: WorkingServer = WorkingServer { number: 1, is_alone: false };
+const OTHER: WorkingServer = WorkingServer { number: 2, is_alone: false };
 
 fn payload() -> Payload {
     Payload::Json(bytes::Bytes::from_static(b"1"))
@@ -74,7 +74,7 @@ impl Fixture {
         let selection = Selection::parse(filter.clone()).unwrap();
         let (last, matched) = (selection.last(&*store).await.unwrap(), selection.counter(&*store).await.unwrap());
         assert_eq!(matched, Some(jobs as u64));
-        let mut operation = Operation::new(action, last, matched, clock.now());
+        let mut operation = OperationProgress::new(action, last, matched, clock.now());
         operation.rate = rate;
         operation.start(clock.now());
         storage::create(&*store, &StoredOperation::new(id(), filter, operation)).await.unwrap();
@@ -85,17 +85,17 @@ impl Fixture {
         self.store.failing.store(writes + 1, Ordering::Relaxed);
     }
 
-    async fn step(&self, server: Server) -> Result<Next, StoreError> {
+    async fn step(&self, server: WorkingServer) -> Result<NextStep, StoreError> {
         step(&self.store, server, id()).await
     }
 
     /// Steps until nothing is due.
-    async fn finish(&self, server: Server) -> Operation {
-        while self.step(server).await.unwrap() == Next::Now {}
+    async fn finish(&self, server: WorkingServer) -> OperationProgress {
+        while self.step(server).await.unwrap() == NextStep::Now {}
         self.operation().await
     }
 
-    async fn operation(&self) -> Operation {
+    async fn operation(&self) -> OperationProgress {
         storage::read(&self.store, id()).await.unwrap().unwrap().operation
     }
 
@@ -132,7 +132,7 @@ async fn an_interrupted_undo_counts_every_job_once() {
     fixture.step(ONE).await.unwrap_err();
     assert_eq!(fixture.count(StateKind::Scheduled).await, 5);
     let done = fixture.finish(ONE).await;
-    let expected = Undo { state: UndoState::Done, at: fixture.clock.now(), undone: 5, kept: 0 };
+    let expected = UndoProgress { state: UndoState::Done, at: fixture.clock.now(), undone: 5, kept: 0 };
     assert_eq!((done.undo, done.is_settled()), (Some(expected), true));
 }
 
@@ -140,17 +140,17 @@ async fn an_interrupted_undo_counts_every_job_once() {
 async fn another_server_takes_over_when_the_lease_has_ended() {
     let fixture = Fixture::new(10, OperationAction::Cancel, Some(10)).await;
     // One slice is planned, and its server is killed.
-    assert_eq!(fixture.step(ONE).await.unwrap(), Next::Now);
+    assert_eq!(fixture.step(ONE).await.unwrap(), NextStep::Now);
     let until = fixture.clock.now() + Duration::from_secs(10);
-    assert_eq!(fixture.step(OTHER).await.unwrap(), Next::At(until), "the operation is held");
+    assert_eq!(fixture.step(OTHER).await.unwrap(), NextStep::At(until), "the operation is held");
     assert_eq!(fixture.count(StateKind::Cancelled).await, 0);
     fixture.clock.advance_to(until);
-    assert_eq!(fixture.step(OTHER).await.unwrap(), Next::Now);
+    assert_eq!(fixture.step(OTHER).await.unwrap(), NextStep::Now);
     assert_eq!(fixture.operation().await.changed, 1);
     // The first server lives after all: now it waits.
-    assert!(matches!(fixture.step(ONE).await.unwrap(), Next::At(at) if at > until));
+    assert!(matches!(fixture.step(ONE).await.unwrap(), NextStep::At(at) if at > until));
     for _ in 0..20 {
-        while fixture.step(OTHER).await.unwrap() == Next::Now {}
+        while fixture.step(OTHER).await.unwrap() == NextStep::Now {}
         fixture.clock.advance_to(fixture.clock.now() + Duration::from_millis(100));
     }
     let done = fixture.operation().await;

@@ -9,7 +9,9 @@ use longshore_core::cancel::Force;
 use longshore_core::id::{JobId, OperationId};
 use longshore_core::job::Job;
 use longshore_core::operation::planned::{PlannedJob, TreatedJob};
-use longshore_core::operation::{CanaryOutcome, Operation, OperationAction, Slice, SliceResult, Step, UNDO_WINDOW};
+use longshore_core::operation::{
+    CanaryOutcome, OperationAction, OperationProgress, OperationStep, PlannedSlice, SliceResult, UNDO_WINDOW,
+};
 use longshore_core::refusal::Refusal;
 use longshore_core::requeue::{Requeue, Reset};
 use longshore_core::{Duration, Timestamp};
@@ -35,7 +37,7 @@ const DROPPED_MAX: u64 = 20;
 
 /// The server that works.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Server {
+pub(super) struct WorkingServer {
     pub(super) number: u64,
     /// No other server uses the store: leases of earlier runs mean nothing.
     pub(super) is_alone: bool,
@@ -43,7 +45,7 @@ pub(super) struct Server {
 
 /// When the next step is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
     Now,
     At(Timestamp),
     /// As soon as the canary jobs have ended.
@@ -54,7 +56,7 @@ pub(super) enum Next {
     Settled,
 }
 
-impl Server {
+impl WorkingServer {
     /// Returns until when another server works on the operation.
     fn held_by_another(self, stored: &StoredOperation, now: Timestamp) -> Option<Timestamp> {
         let (_, until) = stored.holder.filter(|(server, until)| *server != self.number && *until > now)?;
@@ -78,37 +80,41 @@ impl Server {
 }
 
 /// Does the next step of an operation.
-pub(super) async fn step(store: &dyn Store, server: Server, id: OperationId) -> Result<Next, StoreError> {
-    let Some(mut stored) = storage::read(store, id).await? else { return Ok(Next::Settled) };
+pub(super) async fn step(store: &dyn Store, server: WorkingServer, id: OperationId) -> Result<NextStep, StoreError> {
+    let Some(mut stored) = storage::read(store, id).await? else { return Ok(NextStep::Settled) };
     let now = store.now();
     let step = stored.operation.next_step(now);
     match step {
-        Step::Rest(_) if stored.operation.is_settled() => return Ok(Next::Settled),
-        Step::Rest(None) => return Ok(Next::Rest),
-        Step::Rest(Some(at)) => return Ok(Next::At(at)),
-        Step::WatchCanary => return watch_canary(store, stored, now).await,
-        Step::Count | Step::Plan { .. } | Step::Treat | Step::Undo | Step::DropChunks => {}
+        OperationStep::Rest(_) if stored.operation.is_settled() => return Ok(NextStep::Settled),
+        OperationStep::Rest(None) => return Ok(NextStep::Rest),
+        OperationStep::Rest(Some(at)) => return Ok(NextStep::At(at)),
+        OperationStep::WatchCanary => return watch_canary(store, stored, now).await,
+        OperationStep::Count
+        | OperationStep::Plan { .. }
+        | OperationStep::Treat
+        | OperationStep::Undo
+        | OperationStep::DropChunks => {}
     }
     if let Some(until) = server.held_by_another(&stored, now) {
-        return Ok(Next::At(until));
+        return Ok(NextStep::At(until));
     }
     match step {
-        Step::Count => count(store, server, stored, now).await?,
-        Step::Plan { jobs } => plan(store, server, stored, jobs, now).await?,
-        Step::Treat => {
+        OperationStep::Count => count(store, server, stored, now).await?,
+        OperationStep::Plan { jobs } => plan(store, server, stored, jobs, now).await?,
+        OperationStep::Treat => {
             if server.renew(store, &mut stored, now).await? {
                 treat(store, server, stored).await?;
             }
         }
-        Step::Undo => {
+        OperationStep::Undo => {
             if server.renew(store, &mut stored, now).await? {
                 take_back::undo_chunk(store, stored).await?;
             }
         }
-        Step::DropChunks => drop_chunks(store, stored, now).await?,
-        Step::Rest(_) | Step::WatchCanary => {}
+        OperationStep::DropChunks => drop_chunks(store, stored, now).await?,
+        OperationStep::Rest(_) | OperationStep::WatchCanary => {}
     }
-    Ok(Next::Now)
+    Ok(NextStep::Now)
 }
 
 fn selection_of(stored: &StoredOperation) -> Result<Selection, StoreError> {
@@ -118,7 +124,7 @@ fn selection_of(stored: &StoredOperation) -> Result<Selection, StoreError> {
 
 async fn count(
     store: &dyn Store,
-    server: Server,
+    server: WorkingServer,
     mut stored: StoredOperation,
     now: Timestamp,
 ) -> Result<(), StoreError> {
@@ -132,7 +138,7 @@ async fn count(
 
 async fn plan(
     store: &dyn Store,
-    server: Server,
+    server: WorkingServer,
     mut stored: StoredOperation,
     jobs: usize,
     now: Timestamp,
@@ -144,7 +150,7 @@ async fn plan(
     let started_at = operation.created_at;
     let jobs = selected.jobs.iter().filter(|job| job.created_at <= started_at);
     let jobs = jobs.map(|job| PlannedJob::of(job, operation.action)).collect();
-    let slice = Slice { jobs, planned_at: now, before: selected.before, is_last: selected.is_last };
+    let slice = PlannedSlice { jobs, planned_at: now, before: selected.before, is_last: selected.is_last };
     operation.plan(slice, now);
     server.hold(&mut stored, now);
     storage::write(store, &mut stored, [], false).await.map(drop)
@@ -152,7 +158,7 @@ async fn plan(
 
 /// Changes the jobs of the slice, then records the result. A slice that was interrupted is repeated:
 /// jobs that it has changed already count as changed.
-async fn treat(store: &dyn Store, server: Server, mut stored: StoredOperation) -> Result<(), StoreError> {
+async fn treat(store: &dyn Store, server: WorkingServer, mut stored: StoredOperation) -> Result<(), StoreError> {
     let Some(slice) = stored.operation.slice.clone() else { return Ok(()) };
     let treatment = treat_jobs(store, stored.operation.action, &slice.jobs);
     let Ok(result) = tokio::time::timeout(TREATMENT_MAX, treatment).await else { return Ok(()) };
@@ -234,7 +240,10 @@ pub(super) async fn jobs(
 }
 
 /// Returns how the canary jobs have ended; `None`: that one has not.
-pub(crate) fn canary_outcomes(operation: &Operation, jobs: &HashMap<JobId, Arc<Job>>) -> Vec<Option<CanaryOutcome>> {
+pub(crate) fn canary_outcomes(
+    operation: &OperationProgress,
+    jobs: &HashMap<JobId, Arc<Job>>,
+) -> Vec<Option<CanaryOutcome>> {
     let outcome = |id: &JobId| match jobs.get(id) {
         None => Some(CanaryOutcome::Gone),
         Some(job) => job.state.terminal().then(|| CanaryOutcome::Ended {
@@ -248,19 +257,19 @@ pub(crate) fn canary_outcomes(operation: &Operation, jobs: &HashMap<JobId, Arc<J
 /// Reads the canary jobs of an operation.
 pub(crate) async fn canary_jobs(
     store: &dyn Store,
-    operation: &Operation,
+    operation: &OperationProgress,
 ) -> Result<HashMap<JobId, Arc<Job>>, StoreError> {
     jobs(store, operation.canary.iter().flat_map(|canary| &canary.jobs).map(|job| job.id)).await
 }
 
-async fn watch_canary(store: &dyn Store, mut stored: StoredOperation, now: Timestamp) -> Result<Next, StoreError> {
+async fn watch_canary(store: &dyn Store, mut stored: StoredOperation, now: Timestamp) -> Result<NextStep, StoreError> {
     let jobs = canary_jobs(store, &stored.operation).await?;
     let outcomes = canary_outcomes(&stored.operation, &jobs);
     if !stored.operation.record_canary(outcomes, now) {
-        return Ok(Next::Watch);
+        return Ok(NextStep::Watch);
     }
     storage::write(store, &mut stored, [], true).await?;
-    Ok(Next::Now)
+    Ok(NextStep::Now)
 }
 
 async fn drop_chunks(store: &dyn Store, mut stored: StoredOperation, now: Timestamp) -> Result<(), StoreError> {
@@ -285,7 +294,7 @@ async fn drop_chunks(store: &dyn Store, mut stored: StoredOperation, now: Timest
 }
 
 /// Gives an operation up, so that another server can go on at once.
-pub(super) async fn release(store: &dyn Store, server: Server, id: OperationId) -> Result<(), StoreError> {
+pub(super) async fn release(store: &dyn Store, server: WorkingServer, id: OperationId) -> Result<(), StoreError> {
     let Some(mut stored) = storage::read(store, id).await? else { return Ok(()) };
     if stored.holder.is_some_and(|(holder, _)| holder == server.number) && !stored.operation.is_settled() {
         stored.holder = None;

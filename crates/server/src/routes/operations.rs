@@ -6,7 +6,7 @@ use longshore_api::operation::{NewOperation, OperationStarted, Operations};
 use longshore_core::Timestamp;
 use longshore_core::id::OperationId;
 use longshore_core::limits::{BATCH_ITEMS_MAX, OPERATION_CANARY_MAX, OPERATION_RATE_MAX, OPERATIONS_MAX};
-use longshore_core::operation::{Canary, Operation};
+use longshore_core::operation::{Canary, OperationProgress};
 use longshore_core::refusal::Refusal;
 
 use crate::access::CallerState;
@@ -39,7 +39,7 @@ pub(crate) async fn start(CallerState(app): CallerState<AppState>, _: NoQuery, b
     let now = app.now();
     let last = app.call_store(Box::pin(selection.last(&*app.store))).await?;
     let matched = app.call_store(Box::pin(selection.counter(&*app.store))).await?;
-    let mut operation = Operation::new(action, last, matched, now);
+    let mut operation = OperationProgress::new(action, last, matched, now);
     operation.rate = rate;
     operation.canary = canary.map(|size| Canary { size, ..Canary::default() });
     operation.dry_run = dry_run.unwrap_or(false);
@@ -126,7 +126,7 @@ pub(crate) async fn stop(
     _: NoQuery,
     _: NoBody,
 ) -> ApiResult {
-    let stored = change(&app, id, Operation::stop).await?;
+    let stored = change(&app, id, OperationProgress::stop).await?;
     respond(&app, StatusCode::OK, &stored).await
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn undo(
 async fn change(
     app: &AppState,
     id: OperationId,
-    mut change: impl FnMut(&mut Operation, Timestamp) -> Result<bool, Refusal>,
+    mut change: impl FnMut(&mut OperationProgress, Timestamp) -> Result<bool, Refusal>,
 ) -> Result<StoredOperation, ApiError> {
     app.operations.on_change(id);
     let changed = storage::change(&*app.store, id, |stored, now| {

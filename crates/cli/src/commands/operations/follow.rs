@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_api::enums::{OperationState, UndoState};
-use longshore_api::operation::Operation;
+use longshore_api::operation::BulkOperation;
 
 use crate::commands::parse::counted;
 use crate::context::Context;
@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Follows an operation with a progress bar on standard error. Returns it once it waits, is stopped
 /// or done, and its undo is over.
-pub(super) fn until_rest(context: &Context, id: &str) -> Result<Operation, CliError> {
+pub(super) fn until_rest(context: &Context, id: &str) -> Result<BulkOperation, CliError> {
     let client = context.client()?;
     let bar = progress::bar(Some(0), context.output.json);
     let followed = context.call(async {
@@ -34,11 +34,11 @@ pub(super) fn until_rest(context: &Context, id: &str) -> Result<Operation, CliEr
     followed
 }
 
-fn is_running(operation: &Operation) -> bool {
+fn is_running(operation: &BulkOperation) -> bool {
     operation.state == OperationState::Running || operation.undo.is_some_and(|undo| undo.state == UndoState::Running)
 }
 
-fn message(operation: &Operation) -> String {
+fn message(operation: &BulkOperation) -> String {
     if let Some(undo) = operation.undo {
         return format!("{} taken back, {} kept", counted(undo.undone, "job"), undo.kept);
     }

@@ -8,7 +8,7 @@ mod show;
 mod start;
 
 use clap::{Args, Subcommand};
-use longshore_api::operation::Operation;
+use longshore_api::operation::BulkOperation;
 
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -80,7 +80,7 @@ impl OperationsCommand {
     }
 }
 
-fn finish(context: &Context, operation: Operation, wait: bool) -> Result<(), CliError> {
+fn finish(context: &Context, operation: BulkOperation, wait: bool) -> Result<(), CliError> {
     let operation = if wait { follow::until_rest(context, &operation.id)? } else { operation };
     show::one(context, &operation)
 }

@@ -1,7 +1,7 @@
 //! Tables of operations.
 
 use longshore_api::enums::{OperationState, UndoState};
-use longshore_api::operation::{Operation, OperationCanary, OperationFilter, Operations};
+use longshore_api::operation::{BulkOperation, OperationCanary, OperationFilter, Operations};
 
 use crate::context::Context;
 use crate::terminal::error::CliError;
@@ -37,7 +37,7 @@ pub(super) fn list(context: &Context, page: &Operations) -> Result<(), CliError>
     Ok(())
 }
 
-pub(super) fn one(context: &Context, operation: &Operation) -> Result<(), CliError> {
+pub(super) fn one(context: &Context, operation: &BulkOperation) -> Result<(), CliError> {
     if context.output.json {
         return context.output.json(operation);
     }
@@ -66,7 +66,7 @@ pub(super) fn one(context: &Context, operation: &Operation) -> Result<(), CliErr
 }
 
 /// Says which command comes next.
-fn hint(context: &Context, operation: &Operation) {
+fn hint(context: &Context, operation: &BulkOperation) {
     let id = &operation.id;
     if operation.state == OperationState::Waiting {
         context.output.info(&format!("`longshore operations continue {id}` treats the rest, `stop` keeps it"));
@@ -76,12 +76,12 @@ fn hint(context: &Context, operation: &Operation) {
     }
 }
 
-fn action(operation: &Operation) -> String {
+fn action(operation: &BulkOperation) -> String {
     let dry_run = if operation.dry_run { " (dry run)" } else { "" };
     format!("{}{dry_run}", operation.action)
 }
 
-fn state(operation: &Operation) -> CellValue {
+fn state(operation: &BulkOperation) -> CellValue {
     match operation.state {
         OperationState::Waiting => CellValue::Alarm("waiting".to_owned()),
         OperationState::Running | OperationState::Stopped | OperationState::Done => operation.state.as_str().into(),
