@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::DuplexStream;
 
-use crate::connect::{Connector, Transport};
+use crate::connect::Transport;
 use crate::error::{BadUrl, Error, TimeoutError};
 use crate::hangup::{Hangup, HangupConnector};
 
