@@ -92,7 +92,7 @@ export const t = {
     severity: { error: "Critical", warning: "Warning", info: "Note" } as Record<string, string>,
   },
   attention: {
-    noWorker: "No worker takes", noWorkerCause: (ready: number | null, queue: string, last: string | null, isBusy: boolean) => `${typeof ready === "number" ? `${count(ready)} ready` : "jobs are ready"} in ${queue}; ${isBusy ? "its workers take other types" : last ? `last claim ${last}` : "no claim seen"}`,
+    noWorker: "No worker takes", noWorkerCause: (ready: number | null, queue: string, last: string | null, isBusy: boolean) => `${typeof ready === "number" ? `${count(ready)} ready ` : ""}in ${queue}; ${isBusy ? "its workers take other types" : last ? `last claim ${last}` : "no claim seen"}`,
     overTarget: ": oldest job over its target", overTargetCause: (age: string, target: string, ready: number) => `waits ${age}, target ${target}; ${count(ready)} ready`,
     deadGrow: "Dead letters grow in", deadGrowCause: (growth: number, window: string, total: number) => `${count(growth)} more in ${window}, ${count(total)} in all`,
     paused: "is paused", pausedCause: (waiting: number, since: string | null) => `${waits(waiting)} ready${since ? `, oldest ${since.replace(" ago", "")}` : ""}`,

@@ -61,6 +61,7 @@ test("no text of a client is executed", async () => {
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.keyboard.press("/");
   await page.getByRole("combobox", { name: "Search and commands" }).fill(CORPUS[1]!);
+  await page.keyboard.press("Escape");
   // A token's name is shown in the list of tokens, in the audit and, for its owner, in the bar.
   const token = await api.post("v1/tokens", { name: CORPUS[1]!, actions: ["read", "admin"], queues: ["*"] });
   await page.goto(`${h.url}#/tokens`);

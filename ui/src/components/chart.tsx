@@ -137,7 +137,8 @@ export function Chart(props: Props) {
 
 /** A small line without axes. `floor` is the least top of the scale. */
 export function Spark({ values, floor = 1, kind = "spark-acc", label }: { values: (number | null)[]; floor?: number; kind?: string; label: string }) {
-  const known = values.map((value) => value ?? 0);
+  // What is not known yet at the end is left out: it is no zero.
+  const known = values.slice(0, values.findLastIndex((value) => value !== null) + 1).map((value) => value ?? 0);
   const top = Math.max(floor, ...known);
   const x = (index: number) => (known.length > 1 ? (index / (known.length - 1)) * 76 : 0);
   const y = (value: number) => 21 - (value / top) * 19;
