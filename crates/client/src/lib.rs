@@ -30,8 +30,7 @@
 //! - `job.rs`: [`Job`]: what producer and worker share
 //! - `submit.rs`: typed submissions with retries, workflows, [`JobHandle`]
 //! - `jobs.rs`, `queues.rs`, `schedules.rs`, `system.rs`, `work.rs`, `workflows.rs`: one method
-//! per request, sent
-//!   once; [`Error::retry`] says whether it can be repeated
+//!   per request, sent once; [`Error::retry`] says whether it can be repeated
 //! - `events.rs`: [`EventStream`]: changes as they happen, with reconnects
 //! - `worker/`: [`Worker`]: handlers, leases, settlements, shutdown
 //! - `error.rs`: [`Error`]: refused, not connected, no response, unexpected response

@@ -46,7 +46,8 @@ impl From<Duration> for ScheduleTime {
 /// # #[derive(serde::Serialize, serde::Deserialize, Job)]
 /// # #[job(type = "report.send")]
 /// # struct SendReport;
-/// let nightly = ScheduleRequest::new("nightly", "0 3 * * *", JobRequest::new(&SendReport)).timezone("Europe/Berlin");
+/// let nightly = ScheduleRequest::new("nightly", "0 3 * * *",
+/// JobRequest::new(&SendReport)).timezone("Europe/Berlin");
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "create it with `Client::schedule` or `Worker::schedule`"]

@@ -118,28 +118,36 @@ fn encode_body(job: &Job, names: &Dictionary, mut buffer: Vec<u8>) -> Option<Vec
         encoder.fixed(token.as_bytes());
         encoder.byte(variant_index(OutcomeKind::ALL, &outcome));
     });
+    put_attempts_and_history(&mut encoder, job, &base);
+    put_later_fields(&mut encoder, job, &base);
+    Some(encoder.bytes)
+}
+
+fn put_attempts_and_history(encoder: &mut Encoder, job: &Job, base: &TimeBase) {
     encoder.varint(job.attempts.len() as u64);
     for attempt in &job.attempts {
-        put_attempt(&mut encoder, attempt, job.error.as_ref(), &base);
+        put_attempt(encoder, attempt, job.error.as_ref(), base);
     }
     encoder.varint(job.history.transitions().len() as u64);
     for transition in job.history.transitions() {
         encoder.option(transition.from, |encoder, from| encoder.byte(variant_index(StateKind::ALL, &from)));
         encoder.byte(variant_index(StateKind::ALL, &transition.to));
-        base.put(&mut encoder, transition.at);
+        base.put(encoder, transition.at);
         encoder.byte(variant_index(Cause::ALL, &transition.cause));
     }
-    // Fields that were added later are absent, or one byte that is not zero and their value.
+}
+
+/// Fields that were added later are absent, or one byte that is not zero and their value.
+fn put_later_fields(encoder: &mut Encoder, job: &Job, base: &TimeBase) {
     if let Some(schedule) = &job.schedule {
         encoder.byte(SCHEDULE_FIELD);
         encoder.text(schedule.name.as_str().as_bytes());
-        base.put_option(&mut encoder, schedule.due_at);
+        base.put_option(encoder, schedule.due_at);
     }
     if let Some(parent) = &job.traceparent {
         encoder.byte(TRACE_FIELD);
-        put_traceparent(&mut encoder, parent);
+        put_traceparent(encoder, parent);
     }
-    Some(encoder.bytes)
 }
 
 /// The first part of a record: all fields that the order of jobs depends on.

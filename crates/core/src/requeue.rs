@@ -169,7 +169,7 @@ fn last_attempt_error(job: &Job) -> Option<Arc<Failure>> {
 
 /// How a requeue is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TakeBack {
+pub enum Reversal {
     /// The job was requeued in place: it ends as it had ended.
     InPlace(EndedJob),
     /// The job is a clone: it is cancelled.
@@ -178,7 +178,7 @@ pub enum TakeBack {
 
 /// Takes a requeue back, unless the job has run since. The checkpoint that a reset has removed is
 /// gone.
-pub fn take_back(job: &mut Job, how: &TakeBack, context: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
+pub fn take_back(job: &mut Job, how: &Reversal, context: &mut TransitionContext<'_>) -> Result<StateKind, Refusal> {
     match job.kind() {
         StateKind::Pending | StateKind::Scheduled | StateKind::Delayed => {}
         StateKind::Running
@@ -191,15 +191,15 @@ pub fn take_back(job: &mut Job, how: &TakeBack, context: &mut TransitionContext<
         }
     }
     let has_run = match how {
-        TakeBack::InPlace(ended) => job.lease_version != ended.lease_version,
-        TakeBack::Clone => job.lease_version != LeaseVersion::default(),
+        Reversal::InPlace(ended) => job.lease_version != ended.lease_version,
+        Reversal::Clone => job.lease_version != LeaseVersion::default(),
     };
     if has_run {
         return Err(Refusal::Illegal("the job has run since it was requeued"));
     }
     match how {
-        TakeBack::Clone => end_cancelled(job, "the requeue was taken back", context),
-        TakeBack::InPlace(ended) => {
+        Reversal::Clone => end_cancelled(job, "the requeue was taken back", context),
+        Reversal::InPlace(ended) => {
             job.counters = ended.counters;
             job.error = match &ended.error {
                 EndError::None => None,

@@ -11,7 +11,7 @@ use longshore_core::ocypod::status::{self, StatusAction, StatusChange};
 use longshore_core::policy::ManualRequeue;
 use longshore_core::promote;
 use longshore_core::refusal::Refusal;
-use longshore_core::requeue::{self, Requeue, Reset, TakeBack};
+use longshore_core::requeue::{self, Requeue, Reset, Reversal};
 use longshore_core::state::StateKind;
 use longshore_core::workflow::{MemberCountDelta, Membership};
 
@@ -38,7 +38,7 @@ impl<R: JobRecords> CommandContext<'_, R> {
         self.update(seq, |job, context| cancel::dead_letter(job, reason, context))
     }
 
-    pub(crate) fn take_back(&mut self, id: JobId, how: &TakeBack) -> Result<StateKind, CommandError<R::Error>> {
+    pub(crate) fn take_back(&mut self, id: JobId, how: &Reversal) -> Result<StateKind, CommandError<R::Error>> {
         let seq = self.find(id)?;
         self.update(seq, |job, context| requeue::take_back(job, how, context))
     }

@@ -10,7 +10,7 @@ use longshore_core::ocypod::status::StatusChange;
 use longshore_core::patch::SettingsPatch;
 use longshore_core::profile::Profile;
 use longshore_core::refusal::Refusal;
-use longshore_core::requeue::{Requeue, TakeBack};
+use longshore_core::requeue::{Requeue, Reversal};
 use longshore_core::rng::Rng;
 use longshore_core::settle::Outcome;
 use longshore_core::state::StateKind;
@@ -85,7 +85,7 @@ pub enum AdminCommand {
     /// Takes a requeue back, unless the job has run since.
     TakeBack {
         id: JobId,
-        how: Box<TakeBack>,
+        how: Box<Reversal>,
     },
     DeadLetter {
         id: JobId,

@@ -150,7 +150,6 @@ fn accepted_encoding(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "these are tests")]
 mod tests {
     use super::*;
 

@@ -189,7 +189,7 @@ impl AppState {
         match tokio::time::timeout(timeout, self.store.submit(request)).await {
             Ok(result) => {
                 if let (Some(trace), Ok(Ok(submitted))) = (trace, &result) {
-                    self.tracer.end_submission(trace, submitted, self.now());
+                    self.tracer.end_submission(&trace, submitted, self.now());
                 }
                 self.report_error(result)
             }

@@ -20,7 +20,8 @@
 //! - `inspect.rs`: reads and listings; `import.rs`: import of another store
 //! - `submit_in_transaction.rs`: submits inside a transaction of the application
 //! - `node.rs`: state that all tasks share; `catalog.rs`: queues and names; `id_cipher.rs`: job ids
-//! - `connection.rs`, `pool.rs`, `tls.rs`: connections, pipelined statements; `error.rs`: what errors mean
+//! - `connection.rs`, `pool.rs`, `tls.rs`: connections, pipelined statements; `error.rs`: what
+//!   errors mean
 //! - `statements.rs` and `sql/`: every statement; `migrate.rs` and `migrations/`: the schema
 
 mod archive;

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(take("postgres://h/d?sslmode=require&sslrootcert=system").1.check, CertificateCheck::Chain);
         assert_eq!(take("postgres://h/d").1, TlsParameters::default());
         let refusal = TlsParameters::take_from("postgres://u:secret@h/d?sslmode=full").unwrap_err();
-        let text = refusal.cause().to_string();
+        let text = refusal.cause();
         assert!(text.contains("sslmode=full") && text.contains("verify-full") && !text.contains("secret"), "{text}");
     }
 }

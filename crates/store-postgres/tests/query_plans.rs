@@ -61,7 +61,7 @@ const AUTO_EXPLAIN: &str = "shared_preload_libraries = 'auto_explain'\nauto_expl
 const PLANS: [(&str, &str); 11] = [
     // claim.sql
     (
-        "p.kind, p.bytes\n\tFROM longshore.jobs j JOIN longshore.payloads p ON p.seq = j.seq\n\tWHERE j.queue",
+        "octet_length(p.bytes)\n\tFROM longshore.jobs j JOIN longshore.payloads p ON p.seq = j.seq\n\tWHERE j.queue",
         "jobs_ready",
     ),
     // Head check of fast_work.

@@ -80,10 +80,10 @@ fn foreign_pem() -> String {
 
 /// Opens a store and puts a job through it. Returns the error of the start.
 async fn use_store(url: &str) -> Result<PostgresStore, String> {
-    let mut options = PostgresOptions::from_url(url).map_err(|error| error.cause().to_string())?;
+    let mut options = PostgresOptions::from_url(url).map_err(|error| error.cause())?;
     options.schema = new_schema();
     let store = PostgresStore::start(options, Handle::current()).await;
-    let store = store.map_err(|error| error.cause().to_string())?;
+    let store = store.map_err(|error| error.cause())?;
     let job = NewJob::new(JobType::new("t").unwrap(), Payload::Json("1".into()));
     let request = SubmitRequest::new(vec![Submission { queue: QueueName::new("q").unwrap(), job }]);
     store.submit(request).await.unwrap().unwrap();

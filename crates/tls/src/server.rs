@@ -30,7 +30,7 @@ pub struct ServerTls {
     files: ServerTlsFiles,
     current: RwLock<Arc<ServerConfig>>,
     /// The state of the files when they were read last, also without success.
-    seen: Mutex<Vec<Option<FileState>>>,
+    seen: Mutex<Vec<Option<FileStamp>>>,
 }
 
 impl fmt::Debug for ServerTls {
@@ -41,14 +41,14 @@ impl fmt::Debug for ServerTls {
 
 /// What changes when a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileState {
+struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
     #[cfg(unix)]
     number: u64,
 }
 
-impl FileState {
+impl FileStamp {
     /// Returns `None` if there is no such file.
     fn of(path: &Path) -> Option<Self> {
         let found = std::fs::metadata(path).ok()?;
@@ -99,9 +99,9 @@ impl ServerTls {
 }
 
 impl ServerTlsFiles {
-    fn states(&self) -> Vec<Option<FileState>> {
+    fn states(&self) -> Vec<Option<FileStamp>> {
         let paths = [Some(&self.own.certificate), Some(&self.own.key), self.client_ca.as_ref()];
-        paths.into_iter().flatten().map(|path| FileState::of(path)).collect()
+        paths.into_iter().flatten().map(|path| FileStamp::of(path)).collect()
     }
 
     fn config(&self) -> Result<ServerConfig, TlsError> {
@@ -122,7 +122,7 @@ impl ServerTlsFiles {
 fn client_verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let roots = Arc::new(roots(Some(path))?);
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
-    Ok(verifier.map_err(|error| TlsError::invalid(path, error.to_string()))?)
+    verifier.map_err(|error| TlsError::invalid(path, error.to_string()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub const ATTEMPTS_MAX: u32 = 9;
 /// A receiver cannot ask for a longer pause.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_millis(24 * HOUR);
 
-const _: () = assert!(DELAYS_MS.len() as u32 + 1 == ATTEMPTS_MAX);
+const _: () = assert!(DELAYS_MS.len() + 1 == ATTEMPTS_MAX as usize);
 
 /// Returns the delay after this many failed attempts, or `None` if the plan has ended.
 ///

@@ -28,7 +28,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
     let mut buffer = [0; 4_096];
     while !text.ends_with('}') {
         let read = stream.read(&mut buffer).await.unwrap();
-        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        text.push_str(std::str::from_utf8(buffer.get(..read).unwrap()).unwrap());
         if read == 0 {
             break;
         }

@@ -1,4 +1,5 @@
-//! The code of docs/guides/rust.md: each block is in this file or in an example of the SDK, and runs.
+//! The code of docs/guides/rust.md: each block is in this file or in an example of the SDK, and
+//! runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -122,7 +123,7 @@ async fn produce(client: Client) -> TestResult {
 #[test]
 fn the_server_is_that_of_the_environment() -> TestResult {
     let expected = std::env::var("LONGSHORE_SERVER").unwrap_or_else(|_| "http://127.0.0.1:7070".to_owned());
-    let client = longshore::Client::from_env()?;
+    let client = Client::from_env()?;
     assert_eq!(client.url(), expected.trim_end_matches('/'));
     Ok(())
 }
@@ -170,7 +171,7 @@ async fn a_worker_has_schedules_and_classifies_errors() -> TestResult {
 async fn a_queue_is_inside_the_application() -> TestResult {
     let directory = tempfile::tempdir()?;
     std::env::set_current_dir(directory.path())?;
-    let queue = longshore::Longshore::open("queue-data").await?;
+    let queue = Longshore::open("queue-data").await?;
     let (client, worker) = (queue.client(), queue.worker());
     client.submit(SendEmail { to: "ada@example.com".into() }).await?;
     assert_eq!(worker.on(send).state(Arc::new(Smtp::default())).until_empty().run().await?.completed, 1);
@@ -209,10 +210,11 @@ async fn one_handler_runs_alone() {
 async fn follow(client: Client) -> TestResult {
     let query = EventQuery { queue: Some("mail".to_owned()), ..EventQuery::default() };
     let mut events = client.events(&query).await?;
-    while let ServerEvent::Job(job) = events.next().await?.event {
-        println!("{} is {}", job.id, job.to);
+    loop {
+        if let ServerEvent::Job(job) = events.next().await?.event {
+            println!("{} is {}", job.id, job.to);
+        }
     }
-    Ok(())
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ impl EventWatch {
         match &event.event {
             ServerEvent::Gap => context.output.warn("events are missing here"),
             ServerEvent::Closed(closed) => {
-                context.output.warn(&format!("the server closed the stream: {}", closed.reason))
+                context.output.warn(&format!("the server closed the stream: {}", closed.reason));
             }
             ServerEvent::Job(_) | ServerEvent::Queue(_) | ServerEvent::Schedule(_) => {}
         }

@@ -177,6 +177,7 @@ fn an_interrupted_move_is_finished_by_repeating_it() {
 
 /// Jobs of every state are moved; leases and keys stay valid, and workflows continue.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story: before, the move, after")]
 fn a_directory_is_moved() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

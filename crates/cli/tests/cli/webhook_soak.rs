@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use crate::support::{Server, TIMEOUT};
 
 /// A small generator: the same kills and responses in every run, as far as timing allows.
-struct Dice(AtomicU64);
+struct SharedRng(AtomicU64);
 
-impl Dice {
+impl SharedRng {
     fn below(&self, bound: u64) -> u64 {
         let next =
             |state: u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
@@ -45,7 +45,7 @@ struct Shared {
     responses: Mutex<BTreeMap<&'static str, u64>>,
     defects: Mutex<Vec<String>>,
     is_friendly: AtomicBool,
-    dice: Dice,
+    rng: SharedRng,
 }
 
 impl Receiver {
@@ -58,7 +58,7 @@ impl Receiver {
             responses: Mutex::default(),
             defects: Mutex::default(),
             is_friendly: AtomicBool::new(false),
-            dice: Dice(AtomicU64::new(7)),
+            rng: SharedRng(AtomicU64::new(7)),
         });
         let own = Arc::clone(&shared);
         let accept = move || {
@@ -82,7 +82,7 @@ impl Shared {
             self.defects.lock().unwrap().push(format!("{path}: {error}: {message}"));
         }
         let is_friendly = self.is_friendly.load(Ordering::SeqCst);
-        let (kind, head) = match (is_friendly, self.dice.below(10)) {
+        let (kind, head) = match (is_friendly, self.rng.below(10)) {
             (true, _) | (false, 0..=3) => ("200", "200 OK"),
             (false, 4) => ("500", "500 Error"),
             (false, 5) => ("redirect", "302 Found\r\nlocation: http://127.0.0.1:1/"),
@@ -146,26 +146,26 @@ fn call(url: &str, method: &str, path: &str, body: &Value) -> Option<Value> {
 }
 
 /// Submits jobs and ends each in one of three ways, until the server does not answer.
-fn use_until_killed(url: &str, receiver: &Receiver, submitted: &mut Vec<String>, dice: &Dice) -> Option<()> {
+fn use_until_killed(url: &str, receiver: &Receiver, submitted: &mut Vec<String>, rng: &SharedRng) -> Option<()> {
     loop {
         let callback = format!("{}/callback", receiver.url);
         let job = json!({"type": "t", "callback_url": callback, "retry": {"limit": 1}});
         let id = call(url, "POST", "/v1/queues/q/jobs", &job)?["id"].as_str()?.to_owned();
         submitted.push(id.clone());
-        if dice.below(3) == 0 {
+        if rng.below(3) == 0 {
             call(url, "POST", &format!("/v1/jobs/{id}/cancel"), &json!({}))?;
         } else {
             let claimed = call(url, "POST", "/v1/claims", &json!({"queues": ["q"], "worker": "w"}))?;
             let job = &claimed["jobs"][0];
             if let (Some(id), lease) = (job["id"].as_str(), &job["lease"]["token"]) {
-                let verb = if dice.below(2) == 0 { "complete" } else { "fail" };
+                let verb = if rng.below(2) == 0 { "complete" } else { "fail" };
                 let error = json!({"category": "permanent", "message": "no"});
                 let body =
                     if verb == "fail" { json!({"lease": lease, "error": error}) } else { json!({"lease": lease}) };
                 call(url, "POST", &format!("/v1/jobs/{id}/{verb}"), &body)?;
             }
         }
-        if dice.below(4) == 0 {
+        if rng.below(4) == 0 {
             call(url, "POST", "/v1/clock/advance", &json!({"by": "2s"}))?;
         }
     }
@@ -176,8 +176,8 @@ fn start(data: &std::path::Path) -> Server {
 }
 
 /// Returns what the ended jobs of the store owe. Every acknowledged job is in the store.
-fn owed(url: &str, submitted: &[String]) -> Accepted {
-    let (mut owed, mut ids, mut cursor) = (Accepted::new(), BTreeSet::new(), String::new());
+fn expected(url: &str, submitted: &[String]) -> Accepted {
+    let (mut expected, mut ids, mut cursor) = (Accepted::new(), BTreeSet::new(), String::new());
     loop {
         let page = call(url, "GET", &format!("/v1/jobs?limit=1000&fields=id,state{cursor}"), &json!({})).unwrap();
         for job in page["jobs"].as_array().unwrap() {
@@ -185,7 +185,7 @@ fn owed(url: &str, submitted: &[String]) -> Accepted {
             ids.insert(id.to_owned());
             if ["completed", "failed", "dead_letter", "cancelled"].contains(&state) {
                 for path in ["/callback", "/endpoint"] {
-                    owed.insert((id.to_owned(), path.to_owned(), format!("job.{state}")));
+                    expected.insert((id.to_owned(), path.to_owned(), format!("job.{state}")));
                 }
             }
         }
@@ -193,7 +193,7 @@ fn owed(url: &str, submitted: &[String]) -> Accepted {
         cursor = format!("&cursor={next}");
     }
     assert_eq!(submitted.iter().filter(|id| !ids.contains(*id)).count(), 0, "acknowledged jobs are missing");
-    owed
+    expected
 }
 
 /// Every terminal state is delivered at least once with a valid signature, and nothing else is.
@@ -204,7 +204,7 @@ fn owed(url: &str, submitted: &[String]) -> Accepted {
 fn every_end_is_delivered_by_a_server_that_is_killed_at_random() {
     let kills: u64 = std::env::var("WEBHOOK_KILLS").map_or(5, |value| value.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
-    let (data, receiver, dice) = (directory.path().join("data"), Receiver::start(), Dice(AtomicU64::new(1)));
+    let (data, receiver, rng) = (directory.path().join("data"), Receiver::start(), SharedRng(AtomicU64::new(1)));
     let server = start(&data);
     let hook = json!({"url": format!("{}/endpoint", receiver.url)});
     let secret = |value: Option<Value>| value.unwrap()["secret"].as_str().unwrap().to_owned();
@@ -218,34 +218,38 @@ fn every_end_is_delivered_by_a_server_that_is_killed_at_random() {
     for _ in 0..kills {
         let server = start(&data);
         let url = server.url.clone();
-        let lifetime = Duration::from_millis(dice.below(300));
+        let lifetime = Duration::from_millis(rng.below(300));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(lifetime);
                 server.signal(Signal::KILL);
             });
-            use_until_killed(&url, &receiver, &mut submitted, &dice);
+            use_until_killed(&url, &receiver, &mut submitted, &rng);
         });
         server.wait();
     }
     let during = receiver.shared.accepted.lock().unwrap().len();
     receiver.shared.is_friendly.store(true, Ordering::SeqCst);
     let server = start(&data);
-    let owed = owed(&server.url, &submitted);
+    let expected = expected(&server.url, &submitted);
     let until = monotonic() + TIMEOUT;
-    let missing = || owed.difference(&receiver.shared.accepted.lock().unwrap()).cloned().collect::<Vec<_>>();
+    let missing = || expected.difference(&receiver.shared.accepted.lock().unwrap()).cloned().collect::<Vec<_>>();
     while !missing().is_empty() {
-        assert!(monotonic() < until, "{} of {} are missing: {:?}", missing().len(), owed.len(), missing().first());
+        assert!(monotonic() < until, "{} of {} are missing: {:?}", missing().len(), expected.len(), missing().first());
         call(&server.url, "POST", "/v1/clock/advance", &json!({"by": "1h"})).unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
     let accepted = receiver.shared.accepted.lock().unwrap();
-    assert_eq!(accepted.difference(&owed).collect::<Vec<_>>(), Vec::<&(String, String, String)>::new(), "from nowhere");
+    assert_eq!(
+        accepted.difference(&expected).collect::<Vec<_>>(),
+        Vec::<&(String, String, String)>::new(),
+        "from nowhere"
+    );
     assert_eq!(*receiver.shared.defects.lock().unwrap(), [""; 0]);
     let responses = receiver.shared.responses.lock().unwrap();
     println!(
-        "{kills} kills, {} jobs, {} deliveries owed, {during} before the last start, {responses:?}",
+        "{kills} kills, {} jobs, {} deliveries expected, {during} before the last start, {responses:?}",
         submitted.len(),
-        owed.len()
+        expected.len()
     );
 }

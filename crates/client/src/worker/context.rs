@@ -137,7 +137,8 @@ impl JobContext {
         Ok(())
     }
 
-    /// Returns the last checkpoint, of this attempt or of an earlier one. One of another form counts
+    /// Returns the last checkpoint, of this attempt or of an earlier one. One of another form
+    /// counts
     /// as none.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.active.checkpoint.lock().as_ref()?.get()).ok()

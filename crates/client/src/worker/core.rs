@@ -21,7 +21,7 @@ use super::handler::{AnyHandler, BoxFuture};
 use super::middleware::{Middleware, Next};
 use super::outcome::{JobOutcome, reported, system_failure};
 use super::report::{Reporter, RunEnd, WorkerEvent, is_outage};
-use super::server_clock::ServerClock;
+use super::server_clock::ClockEstimate;
 use super::settle::{PendingSettlement, SettleQueue};
 use super::{WorkerError, WorkerOptions};
 use crate::client::Client;
@@ -82,7 +82,7 @@ pub(crate) struct WorkerCore {
     pub(crate) reporter: Reporter,
     pub(crate) handlers: HandlerSet,
     pub(crate) groups: Vec<SlotGroup>,
-    pub(crate) clock: Mutex<ServerClock>,
+    pub(crate) clock: Mutex<ClockEstimate>,
     /// Ends the claims that wait at the server.
     pub(crate) hangup: Arc<Hangup>,
     /// Set when the thread of the lease keeper has started.

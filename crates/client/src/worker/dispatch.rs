@@ -187,7 +187,8 @@ impl JobDispatcher {
         wait
     }
 
-    /// Sends a claim for a group that has none in flight. Returns how long the dispatcher may sleep.
+    /// Sends a claim for a group that has none in flight. Returns how long the dispatcher may
+    /// sleep.
     fn poll_group(&mut self, index: usize, now: Duration) -> Duration {
         let slots = self.core.groups.get(index).map_or(0, |group| group.slots);
         let has_claim = self.groups.get(index).is_none_or(|claims| claims.is_polling || claims.promised > 0);

@@ -250,7 +250,8 @@ impl LeaseKeeper {
                 Err(error) => error,
             };
             match error {
-                // Data of one job may have refused the request: the others must not lose their leases.
+                // Data of one job may have refused the request: the others must not lose their
+                // leases.
                 Some(error) if jobs.len() > 1 && is_refusal(&error) => {
                     let half = jobs.split_off(jobs.len() / 2);
                     rest.extend([jobs, half]);

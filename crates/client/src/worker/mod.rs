@@ -8,7 +8,8 @@
 //! - `dispatch.rs`: sends claims and settlements; `claims.rs`: claims of a group of slots;
 //!   `settle.rs`: what the verdicts mean; `server_clock.rs`: when a response was made
 //! - `keeper.rs`: heartbeats, deadlines and shutdown, on a thread of its own; `signals.rs`
-//! - `core.rs`: what all of them share; `error.rs`: [`WorkerError`]; `shutdown.rs`: [`WorkerShutdown`]
+//! - `core.rs`: what all of them share; `error.rs`: [`WorkerError`]; `shutdown.rs`:
+//!   [`WorkerShutdown`]
 
 mod active_job;
 mod batch;

@@ -17,7 +17,7 @@ const DRIFT_PART: u32 = 2_000;
 /// server's clock was at most `now` at `sent`. A claim that waited at the server proves little by
 /// itself: its response was made long after it was sent. The sample of another request says when.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ServerClock {
+pub(crate) struct ClockEstimate {
     sample: Option<ClockSample>,
 }
 
@@ -29,7 +29,7 @@ struct ClockSample {
     taken_at: Duration,
 }
 
-impl ServerClock {
+impl ClockEstimate {
     /// Takes the sample of a response that was received at `received`.
     pub(crate) fn add(&mut self, sent: Duration, received: Duration, now: Time) {
         let is_short = received.saturating_sub(sent) <= SHORT;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_response_after_a_long_wait_is_dated_by_an_earlier_sample() {
-        let mut clock = ServerClock::default();
+        let mut clock = ClockEstimate::default();
         let (sent, received) = (seconds(100), seconds(118));
         assert_eq!(clock.answered_at(sent, received, Time(18_000)), sent, "without a sample: when it was sent");
         clock.add(seconds(100), seconds(100), Time(0));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_waited_does_not_replace_a_better_sample() {
-        let mut clock = ServerClock::default();
+        let mut clock = ClockEstimate::default();
         clock.add(seconds(100), seconds(100), Time(0));
         clock.add(seconds(100), seconds(118), Time(18_000));
         let answered = clock.answered_at(seconds(118), seconds(138), Time(38_000));
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_short_request_replaces_the_sample_after_the_clock_was_set() {
-        let mut clock = ServerClock::default();
+        let mut clock = ClockEstimate::default();
         clock.add(seconds(100), seconds(100), Time(0));
         clock.add(seconds(110), seconds(110), Time(70_000));
         assert_eq!(clock.answered_at(seconds(110), seconds(130), Time(71_000)).as_secs(), 110);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_result_is_between_request_and_response() {
-        let mut clock = ServerClock::default();
+        let mut clock = ClockEstimate::default();
         clock.add(seconds(100), seconds(100), Time(0));
         assert_eq!(clock.answered_at(seconds(101), seconds(120), Time(3_600_000)), seconds(120), "set forward");
         assert_eq!(clock.answered_at(seconds(101), seconds(120), Time(-5_000)), seconds(101), "set back, or virtual");
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_sample_gets_old() {
-        let mut clock = ServerClock::default();
+        let mut clock = ClockEstimate::default();
         assert!(!clock.is_fresh(seconds(0)));
         clock.add(seconds(100), seconds(100), Time(0));
         assert!(clock.is_fresh(seconds(159)) && !clock.is_fresh(seconds(160)));

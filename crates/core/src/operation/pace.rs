@@ -12,7 +12,8 @@ const SLICES_PER_SECOND: u32 = 10;
 /// ```
 /// use longshore_core::operation::pace::slice_size;
 ///
-/// assert_eq!([None, Some(1), Some(10), Some(55), Some(5_000)].map(slice_size), [100, 1, 1, 6, 100]);
+/// assert_eq!([None, Some(1), Some(10), Some(55), Some(5_000)].map(slice_size), [100, 1, 1, 6,
+/// 100]);
 /// ```
 pub fn slice_size(rate: Option<u32>) -> usize {
     let Some(rate) = rate else { return SLICE_JOBS_MAX };

@@ -6,7 +6,7 @@ use crate::history::Cause;
 use crate::id::{JobId, LeaseVersion, Seq};
 use crate::job::Job;
 use crate::limits::HISTORY_MAX;
-use crate::requeue::{EndedJob, Requeue, Reset, TakeBack};
+use crate::requeue::{EndedJob, Requeue, Reset, Reversal};
 use crate::state::StateKind;
 use crate::time::Timestamp;
 
@@ -89,7 +89,7 @@ fn is_cancel_requested(job: &Job) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndoStep {
     Requeue(JobId, Requeue),
-    TakeBack(JobId, TakeBack),
+    Reversal(JobId, Reversal),
     /// It was taken back already.
     Undone,
     /// The job has run since, or cannot be restored.
@@ -128,13 +128,13 @@ pub fn undo_step(action: OperationAction, treated: &TreatedJob, job: Option<&Job
         }
         OperationAction::Requeue => {
             let how = match (&treated.clone, &planned.ended) {
-                (Some(_), _) => TakeBack::Clone,
-                (None, Some(ended)) => TakeBack::InPlace(ended.clone()),
+                (Some(_), _) => Reversal::Clone,
+                (None, Some(ended)) => Reversal::InPlace(ended.clone()),
                 (None, None) => return UndoStep::Keep,
             };
             let version = if treated.clone.is_some() { LeaseVersion::default() } else { planned.lease_version };
             match (job.lease_version == version, job.state.terminal()) {
-                (true, false) => UndoStep::TakeBack(job.id, how),
+                (true, false) => UndoStep::Reversal(job.id, how),
                 (true, true) if moved_since => UndoStep::Undone,
                 (true | false, _) => UndoStep::Keep,
             }

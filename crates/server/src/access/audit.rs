@@ -2,7 +2,8 @@
 //!
 //! An entry is written after the call, because it has the outcome, and before the response: a
 //! change
-//! that was acknowledged is in the log. The call goes on if its client leaves. If the entry cannot be written, the call is answered with
+//! that was acknowledged is in the log. The call goes on if its client leaves. If the entry cannot
+//! be written, the call is answered with
 //! `store_unavailable`, and it is unknown whether it was applied. Calls with a wrong token are not
 //! listed: any client could fill the log with them. Of the refused calls of a token, ten per minute
 //! are listed.

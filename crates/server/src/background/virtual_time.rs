@@ -75,7 +75,8 @@ impl VirtualTime {
         Ok(())
     }
 
-    /// Processes everything that is due at this instant: jobs, then schedules, then operations, then
+    /// Processes everything that is due at this instant: jobs, then schedules, then operations,
+    /// then
     /// the jobs that these have made due. Returns the next deadline.
     async fn process_instant(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {

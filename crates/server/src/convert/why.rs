@@ -131,7 +131,7 @@ fn list(ids: &[String]) -> String {
     }
 }
 
-fn counted<N: std::fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+fn counted<N: Copy + std::fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

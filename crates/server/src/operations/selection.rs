@@ -91,7 +91,8 @@ impl Selection {
         }
     }
 
-    /// Returns the number of matching jobs, if the store keeps it: for a filter of queue and states.
+    /// Returns the number of matching jobs, if the store keeps it: for a filter of queue and
+    /// states.
     pub(crate) async fn counter(&self, store: &dyn Store) -> Result<Option<u64>, StoreError> {
         let kept = JobFilter { queue: self.filter.queue.clone(), states: self.filter.states, ..JobFilter::default() };
         if self.group.is_some() || kept != self.filter {
@@ -134,7 +135,8 @@ impl Selection {
         Ok(selected)
     }
 
-    /// Counts matching jobs in at most so many pages. Returns where the count goes on; `None`: it is
+    /// Counts matching jobs in at most so many pages. Returns where the count goes on; `None`: it
+    /// is
     /// complete.
     pub(crate) async fn count(
         &self,

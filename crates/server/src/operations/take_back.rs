@@ -57,7 +57,7 @@ async fn take_back_all(
 async fn take_back_one(store: &dyn Store, step: UndoStep) -> Result<bool, StoreError> {
     let command = match step {
         UndoStep::Requeue(id, how) => AdminCommand::Requeue { id, how },
-        UndoStep::TakeBack(id, how) => AdminCommand::TakeBack { id, how: Box::new(how) },
+        UndoStep::Reversal(id, how) => AdminCommand::TakeBack { id, how: Box::new(how) },
         UndoStep::Undone => return Ok(true),
         UndoStep::Keep => return Ok(false),
     };

@@ -156,7 +156,8 @@ async fn plan(
     storage::write(store, &mut stored, [], false).await.map(drop)
 }
 
-/// Changes the jobs of the slice, then records the result. A slice that was interrupted is repeated:
+/// Changes the jobs of the slice, then records the result. A slice that was interrupted is
+/// repeated:
 /// jobs that it has changed already count as changed.
 async fn treat(store: &dyn Store, server: WorkingServer, mut stored: StoredOperation) -> Result<(), StoreError> {
     let Some(slice) = stored.operation.slice.clone() else { return Ok(()) };

@@ -52,7 +52,8 @@ impl Sampler {
         }
         // The last seven bytes of a trace id are random, by the W3C.
         let random = trace_id.iter().skip(9).fold(0.0, |sum, byte| sum * 256.0 + f64::from(*byte));
-        random / 2_f64.powi(56) < self.ratio
+        // The largest numbers are rounded up to 1.
+        self.ratio >= 1.0 || random / 2_f64.powi(56) < self.ratio
     }
 }
 

@@ -107,7 +107,7 @@ impl Tracer {
     }
 
     /// Adds the spans of the jobs that were created.
-    pub(crate) fn end_submission(&self, trace: SubmissionTrace, submitted: &[Submitted], end: Timestamp) {
+    pub(crate) fn end_submission(&self, trace: &SubmissionTrace, submitted: &[Submitted], end: Timestamp) {
         let Some(active) = &self.active else { return };
         for (job, submitted) in trace.jobs.iter().zip(submitted).filter(|(_, submitted)| !submitted.duplicate) {
             let Some(job) = job else { continue };
@@ -247,7 +247,7 @@ async fn export(app: &AppState, active: &ActiveTracer, client: &WebhookClient<Sy
         match send(app, active, client, spans).await {
             Sent::Ended => return,
             Sent::TryAgain { retry_after } => {
-                sleep(retry_after.map_or(pause, |wanted| wanted.clamp(pause, RETRY_AFTER_MAX))).await;
+                sleep(retry_after.map_or(pause, |asked| asked.clamp(pause, RETRY_AFTER_MAX))).await;
             }
         }
     }

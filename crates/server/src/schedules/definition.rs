@@ -111,9 +111,8 @@ async fn check_job(
     submit::check(&job, &policy, &admission).map_err(|refusal| inside(refusal.into()))?;
     let delayed = NewJob { start: Start::In(jitter), ..job };
     let checked = submit::check(&delayed, &policy, &admission);
-    checked.map(drop).map_err(|refusal| match refusal {
-        Refusal::Invalid(invalid) => invalid.at("jitter").into(),
-        refusal => inside(refusal.into()),
+    checked.map(drop).map_err(|refusal| {
+        if let Refusal::Invalid(invalid) = refusal { invalid.at("jitter").into() } else { inside(refusal.into()) }
     })
 }
 

@@ -99,8 +99,8 @@ impl EngineState {
 impl ScheduleEngine {
     /// Whether the store has no place for another schedule.
     ///
-    /// Counts the schedules of the store anew if this server has not read them yet, or if the limit
-    /// is close.
+    /// Counts the schedules of the store again if this server has not read them yet, or if the
+    /// limit is close.
     pub(crate) async fn is_full(&self, store: &dyn Store) -> Result<bool, StoreError> {
         let is_count_safe = {
             let state = self.state.lock();

@@ -64,7 +64,7 @@ async fn a_caller_learns_what_it_may_do() {
     let mut expected = body.clone();
     expected["id"] = json!(id_of(&token));
     assert_eq!(call_as(&mut c, &token, "GET", "/v1/tokens/self", None).await.ok(200), expected);
-    call_as(&mut c, &token, "DELETE", "/v1/tokens/self", None).await.problem(405, "method_not_allowed");
+    call_as(&mut c, &root, "DELETE", "/v1/tokens/self", None).await.problem(405, "method_not_allowed");
     server.stop().await;
 }
 

@@ -40,7 +40,8 @@ async fn waiters(server: &TestServer, c: &mut Client, count: usize, claim: &str)
     all
 }
 
-/// Ruling Limits of our own: the payloads of a claim are bounded, and what is not delivered is not leased.
+/// Ruling Limits of our own: the payloads of a claim are bounded, and what is not delivered is not
+/// leased.
 #[tokio::test]
 async fn a_claim_is_bounded_in_bytes() {
     let server = Setup::memory().start().await;
@@ -48,7 +49,7 @@ async fn a_claim_is_bounded_in_bytes() {
     let payload = "x".repeat((1 << 20) - 2);
     let job = format!(r#"{{"type":"t","payload":"{payload}"}}"#);
     for _ in 0..2 {
-        let jobs = vec![job.as_str(); 10].join(",");
+        let jobs = [job.as_str(); 10].join(",");
         c.post("/v1/queues/q/jobs", &format!("[{jobs}]")).await.ok(201);
     }
     let counts = async |c: &mut Client| {

@@ -192,7 +192,9 @@ async fn every_described_operation_is_served() {
     let mut c = server.client().await;
     let document = c.get("/openapi.json").await.ok(200);
     let mut seen = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
+    // The response of /v1/events has no end; wire/events.rs reads it.
+    let paths = document["paths"].as_object().unwrap().iter().filter(|(path, _)| *path != "/v1/events");
+    for (path, item) in paths {
         for method in item.as_object().unwrap().keys() {
             let concrete = path.replace("{queue}", "q").replace("{id}", "0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10");
             let reply = c.call(&method.to_uppercase(), &concrete, None).await;

@@ -1,4 +1,4 @@
-//! Deliveries of webhooks while the store or the fleet is in trouble.
+//! Deliveries of webhooks while the store or the fleet fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

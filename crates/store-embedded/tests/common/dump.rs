@@ -199,6 +199,7 @@ fn admission(text: &mut String, admission: &AdmissionSettings) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one line for each field of a job")]
 fn job(text: &mut String, job: &Job) {
     let Job {
         id,

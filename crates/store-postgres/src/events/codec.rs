@@ -31,16 +31,16 @@ pub(crate) fn encode(effects: &[Effect]) -> Option<Vec<u8>> {
                 put_text(&mut bytes, job_type.as_str());
                 bytes.push(u8::from(workflow.is_some()));
                 workflow.iter().for_each(|workflow| bytes.extend_from_slice(workflow.as_bytes()));
-                bytes.push(step.from.map_or(NO_STATE, |from| index_of(StateKind::ALL, from)));
-                bytes.push(index_of(StateKind::ALL, step.to));
-                bytes.push(index_of(Cause::ALL, step.cause));
+                bytes.push(step.from.map_or(NO_STATE, |from| index_of(StateKind::ALL, &from)));
+                bytes.push(index_of(StateKind::ALL, &step.to));
+                bytes.push(index_of(Cause::ALL, &step.cause));
                 bytes.extend_from_slice(&step.at.as_millis().to_le_bytes());
             }
             Effect::Queue { name, change, at } => {
-                put_change(&mut bytes, QUEUE, name.as_str(), index_of(QueueChange::ALL, *change), *at);
+                put_change(&mut bytes, QUEUE, name.as_str(), index_of(QueueChange::ALL, change), *at);
             }
             Effect::Schedule { name, change, at } => {
-                put_change(&mut bytes, SCHEDULE, name, index_of(ScheduleChange::ALL, *change), *at);
+                put_change(&mut bytes, SCHEDULE, name, index_of(ScheduleChange::ALL, change), *at);
             }
             Effect::Claimable(_) => {}
         }
@@ -63,8 +63,8 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 }
 
 /// The enums are closed and have few values. Their order never changes.
-fn index_of<T: PartialEq>(all: &[T], value: T) -> u8 {
-    all.iter().position(|one| *one == value).and_then(|index| u8::try_from(index).ok()).unwrap_or(NO_STATE)
+fn index_of<T: PartialEq>(all: &[T], value: &T) -> u8 {
+    all.iter().position(|one| one == value).and_then(|index| u8::try_from(index).ok()).unwrap_or(NO_STATE)
 }
 
 /// Returns `None` if the bytes are not what [`encode`] writes.

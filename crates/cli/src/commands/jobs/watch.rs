@@ -26,10 +26,7 @@ impl WatchJob {
     pub(crate) fn run(self, context: &Context) -> Result<(), CliError> {
         let client = context.client()?;
         let state = context.call(self.follow(context, &client))?;
-        match state {
-            State::Completed => Ok(()),
-            other => Err(CliError::refused(format!("the job ended as {other}"))),
-        }
+        if state == State::Completed { Ok(()) } else { Err(CliError::refused(format!("the job ended as {state}"))) }
     }
 
     /// Returns the state in which the job ended.

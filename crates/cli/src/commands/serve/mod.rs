@@ -84,7 +84,8 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     let signals = Signals::listen()?;
     let tls = tls::load(config.tls.clone())?;
     tls::reload_on_hangup(tls.clone())?;
-    // Before the store is opened: a server that cannot listen changes nothing there. Connections wait
+    // Before the store is opened: a server that cannot listen changes nothing there. Connections
+    // wait
     // until it is open.
     let listeners = Listeners::bind(config.listen, config.metrics_listen).await.map_err(server_failed)?;
     let (store, time, about) = match &config.store {

@@ -126,8 +126,8 @@ fn print_event(event: &WorkerEvent<'_>, output: Output, exit_codes: &ExitCodes, 
         }
         WorkerEvent::Cancelling { .. } => output.info("stopping programs and releasing their jobs"),
         WorkerEvent::RunEnded(report) => print_report(report, output, exit_codes),
-        // `RunEnded` follows.
-        WorkerEvent::Abandoned { .. } => {}
+        // `RunEnded` follows the first; the command prints the report at the end.
+        WorkerEvent::Abandoned { .. } | WorkerEvent::Ended(_) => {}
         // Events of a later version of the SDK.
         _ => {}
     }

@@ -27,7 +27,7 @@ type GroupPath = (QueueName, u64);
 
 #[derive(Debug)]
 pub(super) struct Aggregate {
-    members: HashMap<JobId, Member>,
+    members: HashMap<JobId, GroupedJob>,
     groups: HashMap<GroupPath, QueueGroup>,
     /// When the retention of each dead letter ends.
     expiries: BTreeSet<(Timestamp, JobId)>,
@@ -42,7 +42,7 @@ pub(super) struct Aggregate {
 }
 
 #[derive(Debug)]
-struct Member {
+struct GroupedJob {
     path: GroupPath,
     job_type: JobType,
     ended_at: Timestamp,
@@ -52,7 +52,7 @@ struct Member {
 
 /// What the groups need of a dead letter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DeadLetter<'a> {
+pub(super) struct DeadLetterFacts<'a> {
     pub queue: &'a QueueName,
     pub job_type: &'a JobType,
     pub code: Option<&'a Arc<str>>,
@@ -61,7 +61,7 @@ pub(super) struct DeadLetter<'a> {
     pub retention: Option<Duration>,
 }
 
-impl<'a> DeadLetter<'a> {
+impl<'a> DeadLetterFacts<'a> {
     /// Returns `None` for a job in another state.
     pub(super) fn of(job: &'a Job) -> Option<Self> {
         let ended_at = match &job.state {
@@ -129,7 +129,7 @@ impl Aggregate {
     }
 
     /// Sets what a job is now: a dead letter is added or kept, every other job is removed.
-    pub(super) fn set(&mut self, id: JobId, dead: Option<DeadLetter<'_>>, now: Timestamp) {
+    pub(super) fn set(&mut self, id: JobId, dead: Option<DeadLetterFacts<'_>>, now: Timestamp) {
         match dead {
             Some(dead) if self.members.get(&id).is_some_and(|member| member.ended_at == dead.ended_at) => {
                 self.keep(id, now);
@@ -157,7 +157,7 @@ impl Aggregate {
         }
     }
 
-    fn add(&mut self, id: JobId, dead: &DeadLetter<'_>, now: Timestamp) {
+    fn add(&mut self, id: JobId, dead: &DeadLetterFacts<'_>, now: Timestamp) {
         let ended_at = dead.ended_at;
         let shape = shape(dead.message);
         let path = (dead.queue.clone(), group_key(dead.code.map_or("", |code| code.as_ref()), &shape));
@@ -180,7 +180,7 @@ impl Aggregate {
         let expires_at = dead.retention.map(|retention| (ended_at + retention).max(now));
         self.expiries.extend(expires_at.map(|at| (at, id)));
         self.swept += 1;
-        let member = Member { path, job_type: dead.job_type.clone(), ended_at, expires_at, sweep: self.sweep };
+        let member = GroupedJob { path, job_type: dead.job_type.clone(), ended_at, expires_at, sweep: self.sweep };
         self.members.insert(id, member);
     }
 

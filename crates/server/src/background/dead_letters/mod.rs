@@ -1,7 +1,8 @@
 //! Dead letters in groups, kept current without a scan on a request.
 //!
 //! After the start, and after a gap in the events, all dead letters are read once, in pages. From
-//! then on the events of all servers say which jobs entered or left the state; these are read again,
+//! then on the events of all servers say which jobs entered or left the state; these are read
+//! again,
 //! so neither the order nor a repetition of events matters. A job that retention has removed is
 //! found by its own end; one that another server has deleted, by the counts of the queues.
 //!
@@ -26,7 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use self::aggregate::{Aggregate, DeadLetter};
+use self::aggregate::{Aggregate, DeadLetterFacts};
 use crate::state::AppState;
 
 /// Groups of a response.
@@ -217,7 +218,7 @@ impl DeadLetters {
         let jobs = store.get(batch.iter().map(|id| JobRef::Id(*id)).collect()).await?;
         let mut aggregate = self.aggregate.lock();
         for (id, job) in batch.iter().zip(&jobs) {
-            aggregate.set(*id, job.as_deref().and_then(DeadLetter::of), store.now());
+            aggregate.set(*id, job.as_deref().and_then(DeadLetterFacts::of), store.now());
         }
         aggregate.forget_minutes_before(store.now());
         Ok(())
@@ -232,7 +233,7 @@ impl DeadLetters {
             let page = store.list(JobQuery { filter: filter.clone(), limit: BATCH_ITEMS_MAX, before }).await?;
             let is_full = {
                 let mut aggregate = self.aggregate.lock();
-                page.jobs.iter().for_each(|job| aggregate.set(job.id, DeadLetter::of(job), store.now()));
+                page.jobs.iter().for_each(|job| aggregate.set(job.id, DeadLetterFacts::of(job), store.now()));
                 aggregate.is_full()
             };
             before = page.next;

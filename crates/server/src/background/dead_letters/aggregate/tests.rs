@@ -29,7 +29,7 @@ impl Letters {
     }
 
     fn add(&mut self, number: u8, message: &str, ended: i64) {
-        let dead = DeadLetter {
+        let dead = DeadLetterFacts {
             queue: &self.queue,
             job_type: &self.job_type,
             code: Some(&self.code),
@@ -100,8 +100,14 @@ fn the_end_of_the_retention_is_known() {
     // A record that is still there is read again later.
     let now = at(24 * HOUR);
     let (queue, job_type) = (letters.queue.clone(), letters.job_type.clone());
-    let same =
-        DeadLetter { queue: &queue, job_type: &job_type, code: None, message: "a", ended_at: at(0), retention: None };
+    let same = DeadLetterFacts {
+        queue: &queue,
+        job_type: &job_type,
+        code: None,
+        message: "a",
+        ended_at: at(0),
+        retention: None,
+    };
     letters.aggregate.set(id(1), Some(same), now);
     assert!(letters.aggregate.expired(now, 10).is_empty());
     assert_eq!(letters.aggregate.expired(now + EXPIRY_RECHECK, 10), [id(1)]);
