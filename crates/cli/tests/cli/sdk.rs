@@ -235,7 +235,8 @@ async fn the_limit_of_stuck_handlers_ends_the_run_with_an_error() {
     let worker = Worker::new(client).on(never_ends).stuck_grace(Duration::from_millis(50)).stuck_max(1);
     let error = worker.run().await.unwrap_err();
     let WorkerError::StuckHandlers { report } = error else { panic!("{error}") };
-    assert_eq!(report.abandoned, 1);
+    // On a busy machine the retry may have begun before the worker sees the first deadline.
+    assert!(report.abandoned >= 1, "{report}");
 }
 
 async fn count_batches(items: Vec<JobItem<Double>>, batches: State<Arc<AtomicU64>>) -> Vec<Result<i64, HandlerError>> {
