@@ -1,6 +1,6 @@
 //! Schedules: recurring sources of jobs.
 //!
-//! - [`expression`]: the syntax of cron; [`due_times`]: when a schedule is due
+//! - `expression`: the syntax of cron; `due_times`: when a schedule is due
 //! - [`ticks`]: which ticks are processed now, and how
 //! - [`record`]: the record of a schedule, and what a change of it does
 //!
