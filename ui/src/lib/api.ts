@@ -5,6 +5,9 @@ import { signal } from "@preact/signals";
 import { callKind, isAllowed } from "./permissions";
 import type { Json, Self } from "./types";
 
+/** Key of the stored token. It stands before its first use: `readToken` runs while this module loads. */
+const KEY = "longshore.token";
+
 /** Token of this tab, kept until the tab is closed. */
 export const token = signal<string | null>(readToken());
 /** Whether the server asked for a token that the page does not have. */
@@ -17,8 +20,6 @@ export const absent = signal<ReadonlySet<string>>(new Set());
 export const self = signal<Self | null>(null);
 /** When the last answer of the server arrived, and the failure since then. */
 export const connection = signal<{ answeredAt: number; lostAt: number | null }>({ answeredAt: Date.now(), lostAt: null });
-
-const KEY = "longshore.token";
 
 function readToken(): string | null {
   try {
