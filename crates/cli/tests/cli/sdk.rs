@@ -207,17 +207,25 @@ async fn a_queue_without_idempotency_accepts_submissions() {
     assert_eq!(job.wait().await.unwrap(), 8);
 }
 
-/// The jobs of a dropped run are ready again at once, not after their lease.
+async fn begins_and_waits(
+    _: JobContext,
+    _: WaitForToken,
+    begun: State<mpsc::UnboundedSender<()>>,
+) -> Result<(), HandlerError> {
+    begun.send(()).unwrap();
+    std::future::pending().await
+}
+
+/// The jobs of a dropped run are ready again at once, not after their lease. A job whose claim is
+/// still on its way waits for its lease.
 #[tokio::test]
 async fn a_dropped_run_releases_its_jobs() {
     let server = Server::in_memory();
     let client = client(&server);
-    let (sender, _reasons) = mpsc::unbounded_channel::<CancelReason>();
+    let (sender, mut begun) = mpsc::unbounded_channel::<()>();
     let job = client.submit(WaitForToken).lease(Duration::from_secs(3_600)).await.unwrap();
-    let running = tokio::spawn(Worker::new(client.clone()).on(wait_for_token).state(sender).run());
-    while client.job(job.id()).await.unwrap().state != JobStatus::Running {
-        tokio::task::yield_now().await;
-    }
+    let running = tokio::spawn(Worker::new(client.clone()).on(begins_and_waits).state(sender).run());
+    begun.recv().await.unwrap();
     running.abort();
     loop {
         let job = client.job(job.id()).await.unwrap();
