@@ -210,9 +210,9 @@ async fn a_queue_without_idempotency_accepts_submissions() {
 async fn begins_and_waits(
     _: JobContext,
     _: WaitForToken,
-    begun: State<mpsc::UnboundedSender<()>>,
+    started: State<mpsc::UnboundedSender<()>>,
 ) -> Result<(), HandlerError> {
-    begun.send(()).unwrap();
+    started.send(()).unwrap();
     std::future::pending().await
 }
 
@@ -222,10 +222,10 @@ async fn begins_and_waits(
 async fn a_dropped_run_releases_its_jobs() {
     let server = Server::in_memory();
     let client = client(&server);
-    let (sender, mut begun) = mpsc::unbounded_channel::<()>();
+    let (sender, mut started) = mpsc::unbounded_channel::<()>();
     let job = client.submit(WaitForToken).lease(Duration::from_secs(3_600)).await.unwrap();
     let running = tokio::spawn(Worker::new(client.clone()).on(begins_and_waits).state(sender).run());
-    begun.recv().await.unwrap();
+    started.recv().await.unwrap();
     running.abort();
     loop {
         let job = client.job(job.id()).await.unwrap();

@@ -64,7 +64,8 @@ fn setting(name: &str, value: &str) -> Value {
     if name == "delays" {
         return value.split(',').filter(|delay| !delay.is_empty()).map(Value::from).collect();
     }
-    // Null is a value of these settings. For others it means absent, where the model expects a fault.
+    // Null is a value of these settings. For others it means absent, where the model expects a
+    // fault.
     if value == "null" && !["max_reclaims", "max_queued", "wait_target"].contains(&name) {
         return Value::from(value);
     }
