@@ -122,6 +122,10 @@ impl LeaseKeeper {
             Some(until) if times.lost_at.is_none() => next = next.min(until),
             Some(_) | None => {}
         }
+        // A prefetched job may start before the next scan: its deadline is a timer already.
+        if let Some(deadline) = job.token_deadline().filter(|deadline| now < *deadline) {
+            next = next.min(deadline);
+        }
         match job.phase() {
             JobPhase::Prefetched => next = next.min(self.check_prefetched(job, now)),
             JobPhase::Running => {
