@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use super::*;
 use crate::schedule::find_time_zone;
 
@@ -39,16 +37,15 @@ fn misfire_decides_about_missed_ticks() {
     assert_eq!(plan.ticks.first(), Some(&PlannedTick::SkipMissed(at(60))));
 }
 
-/// A server that was down for years does not visit every tick of these years.
+/// A server that was down for years does not visit every tick of these years: a visit of more than
+/// a billion ticks would exceed the time limit of a test.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test bounds the work by time")]
 fn the_work_for_missed_ticks_is_bounded() {
     let zone = find_time_zone("Europe/Berlin").unwrap();
     let each_second = DueTimes::cron("* * * * * *", zone, at(0)).unwrap();
     for times in [every(1), each_second] {
-        let (now, started) = (at(50 * 365 * 86_400), Instant::now());
+        let now = at(50 * 365 * 86_400);
         let plan = plan_ticks(&times, at(0), now, Misfire::All);
-        assert!(started.elapsed().as_secs() < 2);
         let (fired, skipped): (Vec<PlannedTick>, Vec<PlannedTick>) =
             plan.ticks.iter().copied().partition(|tick| matches!(tick, PlannedTick::Fire(_)));
         assert_eq!(fired.len(), MISSED_FIRED_MAX + 61);
