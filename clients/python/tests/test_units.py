@@ -1,4 +1,4 @@
-"""Parts without a server: durations, retries, clock, outcomes, slots, tokens, threads."""
+"""Parts without a server: durations, retries, clock, outcomes, slots, tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from longshore.retry import Backoff, RetryPlan, can_repeat
 from longshore.worker.clock import ServerClock
 from longshore.worker.held import HeldJob, margin_of
 from longshore.worker.slots import SlotGroup
-from longshore.worker.threads import HandlerThreads
 
 
 def make_held(lease: float = 30.0) -> HeldJob:
@@ -77,6 +76,13 @@ def test_retries_end_with_the_total_time() -> None:
     waiting = Refused(429, {"retry": "safe"}, retry_after=7.0)
     delay = RetryPlan(60.0).next_delay(waiting, is_idempotent=False)
     assert delay == 7.0
+
+
+def test_backoff_waits_as_long_as_the_server_asks() -> None:
+    waiting = Refused(429, {"retry": "safe"}, retry_after=7.0)
+    assert Backoff(first=0.1).next_delay(waiting) == 7.0
+    assert Backoff(first=0.1).next_delay(waiting, wait_max=2.0) == 2.0
+    assert Backoff(first=0.1).next_delay(Unreachable("no connection", sent=False)) <= 0.1
 
 
 def test_backoff_grows_to_its_limit() -> None:
@@ -190,19 +196,5 @@ def test_token_fires_once_for_all_waiters() -> None:
         assert not token.fire(CancelReason.DEADLINE)
         assert token.reason is CancelReason.DRAIN
         assert await token.wait() is CancelReason.DRAIN
-
-    asyncio.run(scenario())
-
-
-def test_stuck_thread_does_not_hold_up_others() -> None:
-    async def scenario() -> None:
-        threads = HandlerThreads()
-        stop = threading.Event()
-        stuck = threads.run(stop.wait, 60)
-        assert await threads.run(lambda: 7) == 7
-        with pytest.raises(ValueError, match="x"):
-            await threads.run(int, "x")
-        stop.set()
-        assert await stuck
 
     asyncio.run(scenario())

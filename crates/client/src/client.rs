@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::DuplexStream;
 
 use crate::connect::Transport;
-use crate::error::{BadUrl, Error, TimeoutError};
+use crate::error::{BadUrl, Error, Refusal, TimeoutError};
 use crate::hangup::{Hangup, HangupConnector};
 
 /// Limit of a response, above a page of 1,000 jobs or one payload.
@@ -390,8 +390,9 @@ fn read<T: DeserializeOwned>(response: &RawResponse) -> Result<T, Error> {
 }
 
 fn refusal(response: &RawResponse) -> Error {
+    let retry_after = retry_after(&response.headers);
     if let Ok(problem) = serde_json::from_slice::<Problem>(&response.body) {
-        return Error::Refused(Box::new(problem));
+        return Error::Refused(Box::new(Refusal { problem, retry_after }));
     }
     // An overloaded server, or a proxy, may respond without a body.
     let code = match response.status {
@@ -401,9 +402,19 @@ fn refusal(response: &RawResponse) -> Error {
     };
     let status = response.status.as_u16();
     match code {
-        Some(code) => Error::Refused(Box::new(Problem::new(code, format!("HTTP {status} without details")))),
+        Some(code) => {
+            let problem = Problem::new(code, format!("HTTP {status} without details"));
+            Error::Refused(Box::new(Refusal { problem, retry_after }))
+        }
         None => Error::UnexpectedResponse { status, detail: "not a response of a Longshore server".to_owned() },
     }
+}
+
+/// Returns the wait that a response asks for. The form with a date is not read: its clock may
+/// differ from ours.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: u32 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 #[cfg(test)]
@@ -464,6 +475,14 @@ mod tests {
         assert_eq!(error.retry(), longshore_api::RetryAdvice::Unknown, "{error}");
         let client = canned("HTTP/1.1 503 Unavailable\r\nContent-Length: 5\r\n\r\n<html").await;
         assert_eq!(client.job("x").await.unwrap_err().retry(), longshore_api::RetryAdvice::Safe);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_has_the_wait_that_the_server_asks_for() {
+        let client = canned("HTTP/1.1 429 Slow down\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").await;
+        assert_eq!(client.job("x").await.unwrap_err().retry_after(), Some(Duration::from_secs(7)));
+        let date = "HTTP/1.1 503 Down\r\nRetry-After: Thu, 19 Nov 2026 04:00:00 GMT\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(canned(date).await.job("x").await.unwrap_err().retry_after(), None);
     }
 
     #[tokio::test]

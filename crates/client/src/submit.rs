@@ -300,7 +300,7 @@ impl Client {
                 RetryAdvice::Safe => true,
                 RetryAdvice::Unknown => has_keys,
             };
-            let delay = backoff.next_delay();
+            let delay = backoff.next_delay_after(&error, Duration::MAX);
             if !is_allowed || monotonic() + delay >= until {
                 return Err(error);
             }
@@ -444,7 +444,7 @@ impl<J: Job> JobHandle<J> {
                 Ok(waited) if waited.ended => return output::<J>(waited.job),
                 Ok(_) => backoff.reset(),
                 Err(error) if error.retry() == RetryAdvice::Never => return Err(WaitError::Request(error)),
-                Err(_) => tokio::time::sleep(backoff.next_delay()).await,
+                Err(error) => tokio::time::sleep(backoff.next_delay_after(&error, WAIT_MAX)).await,
             }
         }
     }

@@ -1,5 +1,5 @@
 import { fromMilliseconds, monotonicMs } from "../duration.js";
-import { ProblemError } from "../errors.js";
+import { ConnectionError, ProblemError } from "../errors.js";
 import { parseJson } from "../json.js";
 import type { Transport } from "../transport.js";
 import type { ClaimAnswer, Verdict } from "./claimed.js";
@@ -57,7 +57,7 @@ export class Claimer {
     }
     const body = `{"settlements":[${texts.join(",")}]}`;
     const answer = await this.transport.send({ method: "POST", path: "/v1/settlements", body, timeoutMs: REQUEST_MS });
-    return (JSON.parse(answer.text) as { results: Verdict[] }).results;
+    return readJson<{ results: Verdict[] }>(answer.text, JSON.parse).results;
   }
 
   private async send(
@@ -95,11 +95,20 @@ export class Claimer {
   }
 
   private read(text: string, sentAt: number, isPoll: boolean): Claimed {
-    const answer = parseJson(text) as ClaimAnswer;
+    const answer = readJson<ClaimAnswer>(text, parseJson);
     const serverNow = Date.parse(answer.now);
     const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow, isPoll);
     const answerText = new AnswerText(text);
     const jobs = answer.jobs.map((job, index) => new HeldJob(job, claimedAt, serverNow, answerText, index));
     return { jobs, answer };
+  }
+}
+
+/** Reads an answer. One that is no JSON comes from a proxy: the server may have seen the request. */
+function readJson<T>(text: string, parse: (text: string) => unknown): T {
+  try {
+    return parse(text) as T;
+  } catch (cause) {
+    throw new ConnectionError("the answer is not JSON: it does not come from a Longshore server", "unknown", { cause });
   }
 }

@@ -278,7 +278,7 @@ class WorkerRun:
             self._claims_are_failing = True
             _LOG.warning("cannot claim jobs, trying again: %s", error)
         self._settler.claims_wait.set()
-        await asyncio.sleep(backoff.next_delay())
+        await asyncio.sleep(backoff.next_delay(error))
 
     def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float, *, is_poll: bool) -> None:
         """Takes claimed jobs, and starts as many as there are free slots."""

@@ -21,6 +21,8 @@ _LINGER_SECONDS = 0.005
 _LINGER_JOBS = 64
 _CARRY_SECONDS = 0.5
 _CALL_SECONDS = 30.0
+# Longest wait that `Retry-After` adds: an outcome must not outlast its lease.
+_RETRY_AFTER_MAX = 5.0
 _COUNTED = {"complete": "completed", "fail": "failed", "snooze": "snoozed", "release": "released"}
 
 
@@ -99,7 +101,7 @@ class Settler:
                 self.buffer.restore(batch)
                 if backoff.failures == 0:
                     _LOG.warning("cannot settle %s jobs, trying again: %s", len(batch), error)
-                await asyncio.sleep(backoff.next_delay())
+                await asyncio.sleep(backoff.next_delay(error, _RETRY_AFTER_MAX))
 
     async def _wait_for_claims(self) -> None:
         try:
