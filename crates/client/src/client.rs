@@ -21,6 +21,7 @@ use tokio::io::DuplexStream;
 use crate::connect::Transport;
 use crate::error::{BadUrl, Error, Refusal, TimeoutError};
 use crate::hangup::{Hangup, HangupConnector};
+use crate::submit::JobRequest;
 
 /// Limit of a response, above a page of 1,000 jobs or one payload.
 const RESPONSE_MAX: usize = 256 << 20;
@@ -70,6 +71,17 @@ pub struct Builder {
     retry_time: Duration,
     token: Option<AccessToken>,
     tls: ClientTls,
+    before_submit: Option<BeforeSubmit>,
+}
+
+/// Changes each new job before it is sent.
+#[derive(Clone)]
+struct BeforeSubmit(Arc<dyn Fn(JobRequest) -> JobRequest + Send + Sync>);
+
+impl std::fmt::Debug for BeforeSubmit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeSubmit")
+    }
 }
 
 /// The header with the token of a client. It stays out of debug output.
@@ -101,7 +113,7 @@ impl Default for Builder {
     /// 30 s.
     fn default() -> Self {
         let [connect, timeout, retry_time] = [5, 40, 30].map(Duration::from_secs);
-        Self { connect, timeout, retry_time, token: None, tls: ClientTls::default() }
+        Self { connect, timeout, retry_time, token: None, tls: ClientTls::default(), before_submit: None }
     }
 }
 
@@ -122,6 +134,14 @@ impl Builder {
     #[must_use]
     pub fn retry_time(self, retry_time: Duration) -> Self {
         Self { retry_time, ..self }
+    }
+
+    /// Changes each new job before it is sent, also of workflows, children and schedules: for tags
+    /// or a trace context that all jobs of a program have. Jobs that are submitted inside of a
+    /// transaction do not pass it.
+    #[must_use]
+    pub fn before_submit(self, change: impl Fn(JobRequest) -> JobRequest + Send + Sync + 'static) -> Self {
+        Self { before_submit: Some(BeforeSubmit(Arc::new(change))), ..self }
     }
 
     /// The token to send. The default is the variable `LONGSHORE_TOKEN`.
@@ -245,6 +265,10 @@ impl Client {
 
     pub(crate) fn retry_time(&self) -> Duration {
         self.options.retry_time
+    }
+
+    pub(crate) fn before_submit(&self) -> Option<&(dyn Fn(JobRequest) -> JobRequest + Send + Sync)> {
+        self.options.before_submit.as_ref().map(|before_submit| before_submit.0.as_ref())
     }
 
     /// Returns a client of the same server that shares no connection with this one.

@@ -182,8 +182,10 @@ function replacementFor(settlement: PendingSettlement, verdict: { code: string; 
   const { outcome } = settlement;
   switch (outcome.kind) {
     case "complete":
-    case "fail":
       return new Failed({ category: "permanent", code: verdict.code, message });
+    case "fail":
+      // The text of the error may be what is refused. Its category decides about retries.
+      return new Failed({ category: outcome.error.category, code: verdict.code, message });
     case "snooze":
       return new Failed({ category: "temporary", code: verdict.code, message, retryAfterMs: outcome.delayMs });
     case "release":

@@ -7,8 +7,8 @@ use std::time::Duration;
 use longshore::api::enums::State as JobStatus;
 use longshore::api::settings::Retry;
 use longshore::{
-    CancelReason, Client, HandlerError, Job, JobContext, JobItem, JobOutcome, JobRequest, Middleware, Next, State,
-    WaitError, Worker, WorkerError, WorkflowRequest,
+    CancelReason, Client, HandlerError, Job, JobContext, JobItem, JobListQuery, JobOutcome, JobRequest, Middleware,
+    Next, State, WaitError, Worker, WorkerError, WorkflowRequest,
 };
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -237,6 +237,40 @@ async fn a_dropped_run_releases_its_jobs() {
         }
         tokio::task::yield_now().await;
     }
+}
+
+async fn splits(context: JobContext, _: WaitForToken) -> Result<Option<String>, HandlerError> {
+    context.create_children([JobRequest::new(&Double { n: 3 })], None).await?;
+    Ok(context.traceparent().map(str::to_owned))
+}
+
+/// Single jobs, batches, workflows, children and schedules pass the hook of their client.
+#[tokio::test]
+async fn before_submit_sees_all_new_jobs() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let server = Server::in_memory();
+    let tagged = |request: JobRequest| {
+        let job_type = request.job_type().to_owned();
+        request.tag("sent-by", job_type).traceparent(TRACE)
+    };
+    let client = Client::builder().before_submit(tagged).build(&server.url).unwrap();
+    client.submit(Double { n: 1 }).await.unwrap();
+    client.submit_all([JobRequest::new(&Double { n: 2 })]).await.unwrap();
+    let pair = || JobRequest::new(&Double { n: 2 });
+    client.start_workflow(WorkflowRequest::chain([pair(), pair()])).await.unwrap();
+    client.start_workflow(WorkflowRequest::chord([pair()], pair())).await.unwrap();
+    let parent = client.submit(WaitForToken).await.unwrap();
+    let worker = Worker::new(client.clone()).on(double).on(splits).schedule("yearly", "0 0 1 1 *", pair());
+    let report = worker.until_empty().run().await.unwrap();
+    assert_eq!(report.completed, 8);
+    client.trigger_schedule("yearly").await.unwrap();
+    let jobs = client.jobs(&JobListQuery::default()).await.unwrap().jobs;
+    assert_eq!(jobs.len(), 9);
+    for job in jobs {
+        assert_eq!(job.tags.get("sent-by"), Some(&Some(job.job_type.clone())), "{job:?}");
+    }
+    let result = client.job(parent.id()).await.unwrap().result.unwrap();
+    assert_eq!(result.get(), format!("\"{TRACE}\""));
 }
 
 /// A TCP proxy that holds back a response with a lease.

@@ -238,7 +238,7 @@ impl WorkerCore {
         for schedule in schedules {
             let name = schedule.name.clone();
             let refused = |error| WorkerError::Schedule { name: name.clone(), error };
-            let put = schedule.into_put().map_err(refused)?;
+            let put = schedule.into_put(&self.client).map_err(refused)?;
             let mut backoff = BackoffTimer::new(Duration::from_millis(250), Duration::from_secs(10));
             loop {
                 let result = tokio::select! {
