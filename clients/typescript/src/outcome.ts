@@ -144,5 +144,5 @@ function errorToWire(error: FailureDetails): Record<string, unknown> {
 }
 
 function wellFormed(text: string): string {
-  return text.replace(/\p{Surrogate}/gu, "\u{fffd}");
+  return String(text).replace(/\p{Surrogate}/gu, "\u{fffd}");
 }

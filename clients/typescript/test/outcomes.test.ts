@@ -1,6 +1,8 @@
 /** What handlers return and throw, and what becomes of it. */
 
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
 
 import { Client, ProblemError, Worker, job, silentLogger } from "longshore";
@@ -85,4 +87,36 @@ test("a backoff is not shorter than the wait that the server asks for", () => {
   assert.equal(new Backoff(50).nextMs(asked), 7_000);
   assert.equal(new Backoff(50).nextMs(asked, 2_000), 2_000);
   assert.ok(new Backoff(50).nextMs(new Error("no connection")) <= 50);
+});
+
+test("an answer of a proxy costs no outcome and no job", async () => {
+  const queue = fresh();
+  let strange = 3;
+  const proxy = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      const body = Buffer.concat(chunks).toString();
+      const headers = { "content-type": "application/json" };
+      if (strange > 0 && body.includes('"outcome"')) {
+        strange -= 1;
+        response.writeHead(200, headers).end(["{}", "<html>", '{"results":[]}'][strange]);
+        return;
+      }
+      fetch(server.url + request.url, { method: request.method!, headers, body }).then(
+        async (answer) => response.writeHead(answer.status, headers).end(await answer.text()),
+        () => response.destroy(),
+      );
+    });
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const far = new Client(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+  const work = job<null, number>("proxied", { queue });
+  const worker = new Worker(far, { wait: "1s", logger: silentLogger }).on(work, () => 7);
+  const run = worker.run();
+  assert.equal(await (await client.submit(work, null)).wait({ timeout: "20s" }), 7);
+  const report = await (worker.stop(), run);
+  assert.deepEqual([strange, report.completed, report.unsettled, report.lost], [0, 1, 0, 0]);
+  far.close();
+  proxy.close();
 });

@@ -48,7 +48,7 @@ export class Claimer {
       try {
         const claimed = await this.send(pool, Math.min(pool.free(), LIMIT_MAX), 0, texts);
         accept(claimed);
-        return claimed.answer.results ?? [];
+        return verdictsOf(claimed.answer.results, texts.length);
       } catch (error) {
         if (!(error instanceof ProblemError) || error.retry !== "never") throw error;
         // An older server has no settlements in claims. Other refusals concern the claim alone.
@@ -57,7 +57,7 @@ export class Claimer {
     }
     const body = `{"settlements":[${texts.join(",")}]}`;
     const answer = await this.transport.send({ method: "POST", path: "/v1/settlements", body, timeoutMs: REQUEST_MS });
-    return readJson<{ results: Verdict[] }>(answer.text, JSON.parse).results;
+    return verdictsOf(readJson<{ results?: Verdict[] }>(answer.text, JSON.parse).results, texts.length);
   }
 
   private async send(
@@ -102,6 +102,12 @@ export class Claimer {
     const jobs = answer.jobs.map((job, index) => new HeldJob(job, claimedAt, serverNow, answerText, index));
     return { jobs, answer };
   }
+}
+
+/** Returns the verdicts of an answer. One without them comes from a proxy: the outcomes are sent again. */
+function verdictsOf(results: Verdict[] | undefined, count: number): Verdict[] {
+  if (Array.isArray(results) && results.length === count) return results;
+  throw new ConnectionError(`the answer has no verdicts of ${count} outcomes (is a proxy in between?)`, "unknown");
 }
 
 /** Reads an answer. One that is no JSON comes from a proxy: the server may have seen the request. */

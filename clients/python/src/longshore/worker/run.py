@@ -28,7 +28,7 @@ from .held import ABSENT, HeldJob, HeldState
 from .keeper import KeeperEvents, LeaseKeeper
 from .options import WorkerOptions
 from .report import Report
-from .settlements import BATCH_MAX, Settlement, join
+from .settlements import BATCH_MAX, Settlement, join, members_of
 from .settling import Settler
 from .slots import SlotGroup
 
@@ -245,9 +245,9 @@ class WorkerRun:
         finally:
             self._hangup = None
             self._settler.claims_wait.clear()
+        jobs = members_of(answer, "jobs")
         if batch:
-            self._settler.apply_results(batch, answer["results"])
-        jobs: list[dict[str, Any]] = answer["jobs"]
+            self._settler.apply_results(batch, members_of(answer, "results", len(batch)))
         if jobs:
             self._accept(jobs, answer.get("now"), sent, is_poll=is_waiting)
         elif "now" in answer:

@@ -14,7 +14,7 @@ from ..retry import Backoff
 from .held import HeldJob, HeldState
 from .keeper import LeaseKeeper
 from .report import Report
-from .settlements import Settlement, SettlementBuffer, is_lost, join, replacement_for
+from .settlements import Settlement, SettlementBuffer, is_lost, join, members_of, replacement_for
 
 _LOG = logging.getLogger("longshore.worker")
 _LINGER_SECONDS = 0.005
@@ -126,13 +126,13 @@ class Settler:
                 return
             self.apply_results(batch, [{"code": error.code, "detail": error.detail}])
             return
-        self.apply_results(batch, answer["results"])
+        self.apply_results(batch, members_of(answer, "results", len(batch)))
 
     async def _send_alone(self, settlement: Settlement) -> None:
         body = b'{"settlements":' + join([settlement]) + b"}"
         try:
             answer = await self._transport.request("POST", "/v1/settlements", body, _CALL_SECONDS)
-            results = answer["results"]
+            results = members_of(answer, "results", 1)
         except Refused as error:
             if error.retry != "never":
                 self.buffer.add(settlement)
