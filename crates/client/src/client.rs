@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::DuplexStream;
 
 use crate::connect::Transport;
-use crate::error::{BadUrl, Error, Refusal, TimeoutError};
+use crate::error::{BadUrl, Error, ServerRefusal, TimeoutError};
 use crate::hangup::{Hangup, HangupConnector};
 use crate::submit::JobRequest;
 
@@ -416,7 +416,7 @@ fn read<T: DeserializeOwned>(response: &RawResponse) -> Result<T, Error> {
 fn refusal(response: &RawResponse) -> Error {
     let retry_after = retry_after(&response.headers);
     if let Ok(problem) = serde_json::from_slice::<Problem>(&response.body) {
-        return Error::Refused(Box::new(Refusal { problem, retry_after }));
+        return Error::Refused(Box::new(ServerRefusal { problem, retry_after }));
     }
     // An overloaded server, or a proxy, may respond without a body.
     let code = match response.status {
@@ -428,7 +428,7 @@ fn refusal(response: &RawResponse) -> Error {
     match code {
         Some(code) => {
             let problem = Problem::new(code, format!("HTTP {status} without details"));
-            Error::Refused(Box::new(Refusal { problem, retry_after }))
+            Error::Refused(Box::new(ServerRefusal { problem, retry_after }))
         }
         None => Error::UnexpectedResponse { status, detail: "not a response of a Longshore server".to_owned() },
     }

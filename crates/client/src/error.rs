@@ -12,7 +12,7 @@ pub(crate) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub enum Error {
     /// The server has refused the request, or cannot serve it now.
-    Refused(Box<Refusal>),
+    Refused(Box<ServerRefusal>),
     /// No connection: the request was not sent.
     Connect { url: String, cause: BoxedError },
     /// The request was sent, and there is no complete response: it may have been applied.
@@ -65,13 +65,13 @@ impl Error {
 
 /// A response that refuses a request: its body, and the wait that its header asks for.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct ServerRefusal {
     pub problem: Problem,
     /// The header `Retry-After`, if it is a number of seconds.
     pub retry_after: Option<Duration>,
 }
 
-impl Deref for Refusal {
+impl Deref for ServerRefusal {
     type Target = Problem;
 
     fn deref(&self) -> &Problem {
