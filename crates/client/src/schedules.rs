@@ -94,7 +94,7 @@ impl ScheduleRequest {
 
     /// The schedule on the wire.
     pub(crate) fn into_put(self, client: &Client) -> Result<PutSchedule, Error> {
-        let (queue, job) = client.prepare(self.job).into_parts()?;
+        let (queue, job) = client.prepare_scheduled(self.job).into_parts()?;
         let (cron, every) = match self.time {
             ScheduleTime::Cron(cron) => (Some(cron), None),
             ScheduleTime::Every(interval) => (None, Some(wire_duration(interval))),

@@ -269,6 +269,15 @@ impl Client {
         }
     }
 
+    /// As `prepare`, for the job of a schedule: a trace belongs to one submission, so the hook adds
+    /// none to it.
+    pub(crate) fn prepare_scheduled(&self, request: JobRequest) -> JobRequest {
+        let traceparent = request.job.traceparent.clone();
+        let mut prepared = self.prepare(request);
+        prepared.job.traceparent = traceparent;
+        prepared
+    }
+
     fn prepare_members(&self, workflow: NewWorkflow<NewJob>) -> Result<NewWorkflow<NewJob>, Error> {
         if self.before_submit().is_none() {
             return Ok(workflow);
