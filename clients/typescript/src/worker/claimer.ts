@@ -57,7 +57,7 @@ export class Claimer {
     }
     const body = `{"settlements":[${texts.join(",")}]}`;
     const answer = await this.transport.send({ method: "POST", path: "/v1/settlements", body, timeoutMs: REQUEST_MS });
-    return verdictsOf(readJson<{ results?: Verdict[] }>(answer.text, JSON.parse).results, texts.length);
+    return verdictsOf(readJson<{ results?: Verdict[] } | null>(answer.text, JSON.parse)?.results, texts.length);
   }
 
   private async send(
@@ -96,6 +96,7 @@ export class Claimer {
 
   private read(text: string, sentAt: number, isPoll: boolean): Claimed {
     const answer = readJson<ClaimAnswer>(text, parseJson);
+    if (!Array.isArray(answer?.jobs)) throw foreignAnswer("jobs");
     const serverNow = Date.parse(answer.now);
     const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow, isPoll);
     const answerText = new AnswerText(text);
@@ -107,7 +108,11 @@ export class Claimer {
 /** Returns the verdicts of an answer. One without them comes from a proxy: the outcomes are sent again. */
 function verdictsOf(results: Verdict[] | undefined, count: number): Verdict[] {
   if (Array.isArray(results) && results.length === count) return results;
-  throw new ConnectionError(`the answer has no verdicts of ${count} outcomes (is a proxy in between?)`, "unknown");
+  throw foreignAnswer(`verdicts of ${count} outcomes`);
+}
+
+function foreignAnswer(missing: string): ConnectionError {
+  return new ConnectionError(`the answer has no ${missing} (is a proxy in between?)`, "unknown");
 }
 
 /** Reads an answer. One that is no JSON comes from a proxy: the server may have seen the request. */
