@@ -313,6 +313,17 @@ def test_claims_wait_while_outcomes_are_not_settled(server: TestServer, client: 
     assert not thread.is_alive()
 
 
+def test_answer_of_a_proxy_costs_no_outcome(server: TestServer, client: SyncClient, name: str) -> None:
+    recorder = Recorder(server.url)
+    recorder.strange = [b"{}", b"<html>", b'{"results":[]}', b'{"results":[],"jobs":[]}', b"[]"]
+    handle = ok.submit(client, None, queue=name)
+    report = Worker(Client(recorder.url), [ok], queues=[name]).run(signals=False, until_idle=True)
+    recorder.close()
+    handle.wait("20s")
+    assert recorder.strange == []
+    assert (report.completed, report.lost) == (1, 0)
+
+
 def test_token_that_is_revoked_ends_the_worker(server: TestServer, name: str) -> None:
     recorder = Recorder(server.url)
     worker = Worker(Client(recorder.url), [ok], queues=[name], wait=0)

@@ -39,7 +39,8 @@ def test_before_submit_sees_every_new_job(server: TestServer, name: str) -> None
     client.submit_workflow(graph({"a": first, "b": plain.new(1, queue=name, after=["#a"])}))
     parent.submit(client, None)
     Worker(Client(server.url, before_submit=tag), [parent], queues=[name]).run(until_idle=True)
-    client.put_schedule(f"s-{name}", plain.new(0, queue=name), cron="@yearly")
+    traced = SyncClient(server.url, before_submit=lambda new: tag(new).with_options(traceparent=TRACE))
+    traced.put_schedule(f"s-{name}", plain.new(0, queue=name), cron="@yearly")
     client.trigger_schedule(f"s-{name}")
     jobs = client.list_jobs(queue=name)
     assert len(jobs) == 12

@@ -1,25 +1,39 @@
-"""Parts without a server: durations, retries, clock, outcomes, slots, tokens, threads."""
+"""Parts without a server: durations, retries, clock, outcomes, slots, tokens."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from longshore import CancelReason, ConfigurationError, Done, Fail, JobType, Refused, Release, Snooze, Unreachable
+from longshore import (
+    CancelReason,
+    Client,
+    ConfigurationError,
+    Context,
+    Done,
+    Fail,
+    JobType,
+    Refused,
+    Release,
+    Snooze,
+    Unreachable,
+    Worker,
+    job,
+)
 from longshore.cancellation import Cancellation
 from longshore.durations import format_time, parse_time, to_seconds, to_wire
 from longshore.http import Address
 from longshore.outcomes import encode_settlement
 from longshore.retry import Backoff, RetryPlan, can_repeat
 from longshore.worker.clock import ServerClock
-from longshore.worker.held import HeldJob, margin_of
+from longshore.worker.held import ABSENT, HeldJob, margin_of
 from longshore.worker.slots import SlotGroup
-from longshore.worker.threads import HandlerThreads
 
 
 def make_held(lease: float = 30.0) -> HeldJob:
@@ -77,6 +91,13 @@ def test_retries_end_with_the_total_time() -> None:
     waiting = Refused(429, {"retry": "safe"}, retry_after=7.0)
     delay = RetryPlan(60.0).next_delay(waiting, is_idempotent=False)
     assert delay == 7.0
+
+
+def test_backoff_waits_as_long_as_the_server_asks() -> None:
+    waiting = Refused(429, {"retry": "safe"}, retry_after=7.0)
+    assert Backoff(first=0.1).next_delay(waiting) == 7.0
+    assert Backoff(first=0.1).next_delay(waiting, wait_max=2.0) == 2.0
+    assert Backoff(first=0.1).next_delay(Unreachable("no connection", sent=False)) <= 0.1
 
 
 def test_backoff_grows_to_its_limit() -> None:
@@ -194,15 +215,60 @@ def test_token_fires_once_for_all_waiters() -> None:
     asyncio.run(scenario())
 
 
-def test_stuck_thread_does_not_hold_up_others() -> None:
-    async def scenario() -> None:
-        threads = HandlerThreads()
-        stop = threading.Event()
-        stuck = threads.run(stop.wait, 60)
-        assert await threads.run(lambda: 7) == 7
-        with pytest.raises(ValueError, match="x"):
-            await threads.run(int, "x")
-        stop.set()
-        assert await stuck
+@dataclass
+class Mail:
+    to: str
 
-    asyncio.run(scenario())
+
+@pytest.mark.parametrize(
+    ("declared", "payload"),
+    [(Mail, "ada"), (Mail, ["ada"]), (str, 7), (int, "7"), (float, "7"), (bytes, "7"), (str, None)],
+)
+def test_payload_of_another_class_is_refused(declared: Any, payload: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"job type 't' is of type \w+ \(expected {declared.__name__}\)"):
+        JobType("t", payload=declared).new(payload)
+
+
+@pytest.mark.parametrize(
+    ("declared", "payload"),
+    [
+        (Mail, Mail("ada")),
+        (Mail, {"to": "ada"}),
+        (float, 7),
+        (bytes, bytearray(b"7")),
+        (Any, object()),
+        (dict, {}),
+        (list[int], []),
+    ],
+)
+def test_payload_of_its_class_is_accepted(declared: Any, payload: Any) -> None:
+    assert JobType("t", payload=declared).new(payload).payload is payload
+
+
+def test_wrong_handlers_are_named() -> None:
+    async def lonely(ctx: Any) -> None: ...
+
+    async def crowded(ctx: Any, first: int, second: int) -> None: ...
+
+    async def fitting(ctx: Any, first: int, second: int = 2, *rest: int, **named: int) -> None: ...
+
+    class Handler: ...
+
+    with pytest.raises(ConfigurationError, match=r"lonely has the parameters \(ctx\) \(write it as \(ctx, payload\)\)"):
+        job("t")(lonely)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"crowded has the parameters \(ctx, first, second\)"):
+        job("t")(crowded)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="Handler is not a function"):
+        job("t")(Handler)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r'write it as @job\("email.send"\)'):
+        job(fitting)  # type: ignore[arg-type]
+    assert job("t")(fitting).payload_type is int
+
+
+def test_worker_without_client_or_state_says_so() -> None:
+    with pytest.raises(ConfigurationError, match=r"write it as Worker\(Client\(url\), jobs\)"):
+        Worker("http://127.0.0.1:7070", [])  # type: ignore[arg-type]
+    ctx = Context(make_held(), Client(), ABSENT, None)
+    with pytest.raises(ConfigurationError, match="the worker has no state"):
+        ctx.state.db  # noqa: B018
+    assert Context(make_held(), Client(), None, None).state is None

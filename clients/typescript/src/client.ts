@@ -189,7 +189,7 @@ export class Client extends Operations {
       const path = `/v1/jobs/${encodeURIComponent(id)}/wait?timeout=${fromMilliseconds(left)}`;
       const call = { timeoutMs: left + this.timeoutMs, signal: options.signal };
       const job = toCamelCase<JobRecord>(await this.call("GET", path, call));
-      if (job.state === "completed") return job.result ?? undefined;
+      if (job.state === "completed") return job.result ?? null;
       if (ENDED.has(job.state)) {
         const { category, code, message } = job.error ?? {};
         throw new JobEndedError(id, job.state, category, code ?? undefined, message);

@@ -47,6 +47,7 @@ export type { AbortCode, JobInput } from "./worker/context.js";
 export type {
   BatchContext,
   BatchHandler,
+  BatchReturn,
   BatchItem,
   Classify,
   Handler,

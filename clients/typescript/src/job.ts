@@ -82,7 +82,13 @@ export class JobDefinition<Input, Payload = Input, Result = unknown> {
   /** Returns the result that `wait` gives. */
   async parseResult(result: unknown): Promise<Result> {
     if (this.resultSchema === undefined) return result as Result;
-    return (await validate(this.resultSchema, this.type, result)) as Result;
+    try {
+      return (await validate(this.resultSchema, this.type, result)) as Result;
+    } catch (error) {
+      if (result !== null) throw error;
+      // JSON has no undefined: null is also the result of a handler that returns nothing.
+      return (await validate(this.resultSchema, this.type, undefined)) as Result;
+    }
   }
 }
 

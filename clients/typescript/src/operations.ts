@@ -80,7 +80,8 @@ export abstract class Operations {
 
   /** Creates or replaces a schedule that submits a job. An equal one changes nothing. */
   async putSchedule(name: string, options: ScheduleOptions, job: NewJob<any>): Promise<ScheduleRecord> {
-    const prepared = this.prepare(job);
+    // A trace belongs to one submission: `beforeSubmit` adds none to a schedule.
+    const prepared = this.prepare(job).withFields({ traceparent: job.fields["traceparent"] as string | undefined });
     await prepared.check();
     const body = scheduleToWire(name, options, prepared);
     return toCamelCase(await this.call("PUT", pathOf("schedules", name), { body }));

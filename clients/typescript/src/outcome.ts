@@ -82,8 +82,9 @@ export function isOutcome(value: unknown): value is Outcome {
   return value instanceof Failed || value instanceof Snoozed || value instanceof Released || value instanceof Completed;
 }
 
-/** Returns the outcome of what a handler returned. */
+/** Returns the outcome of what a handler returned. An error is one that it threw: it is no result. */
 export function outcomeOfResult(value: unknown): Outcome {
+  if (value instanceof Error) return outcomeOfError(value);
   return isOutcome(value) ? value : new Completed(value);
 }
 
@@ -135,5 +136,13 @@ export function toWire(outcome: Outcome): Record<string, unknown> {
 
 function errorToWire(error: FailureDetails): Record<string, unknown> {
   const { retryAfterMs, ...rest } = error;
+  // The server refuses half of a surrogate pair, and with it the whole outcome.
+  rest.message = wellFormed(rest.message);
+  if (rest.code !== undefined) rest.code = wellFormed(rest.code);
+  if (rest.cause !== undefined) rest.cause = wellFormed(rest.cause);
   return retryAfterMs === undefined ? rest : { ...rest, retry_after: fromMilliseconds(retryAfterMs) };
+}
+
+function wellFormed(text: string): string {
+  return String(text).replace(/\p{Surrogate}/gu, "\u{fffd}");
 }

@@ -21,11 +21,12 @@ export class Backoff {
     private readonly capMs = 5_000,
   ) {}
 
-  /** Returns the next wait, in milliseconds. */
-  nextMs(): number {
+  /** Returns the next wait in milliseconds: at least the `Retry-After` of the error, up to `askedMaxMs`. */
+  nextMs(error?: unknown, askedMaxMs = 60_000): number {
     const ceiling = Math.min(this.capMs, this.baseMs * 2 ** this.failures);
     this.failures = Math.min(this.failures + 1, 30);
-    return ceiling * (0.2 + 0.8 * Math.random());
+    const asked = error instanceof ProblemError ? (error.retryAfterMs ?? 0) : 0;
+    return Math.max(ceiling * (0.2 + 0.8 * Math.random()), Math.min(asked, askedMaxMs));
   }
 
   reset(): void {
@@ -48,8 +49,7 @@ export async function withRetries<T>(limits: RetryLimits, send: () => Promise<T>
       return await send();
     } catch (error) {
       if (!canRetry(error, limits.isRepeatable)) throw error;
-      const asked = error instanceof ProblemError ? (error.retryAfterMs ?? 0) : 0;
-      const wait = Math.max(backoff.nextMs(), asked);
+      const wait = backoff.nextMs(error, Infinity);
       if (monotonicMs() + wait > giveUpAt) throw error;
       await sleep(wait, undefined, { signal: limits.signal });
     }

@@ -45,11 +45,12 @@ export class Transport {
   private readonly headers: Record<string, string>;
 
   constructor(endpoint: Endpoint) {
-    this.base = new URL(endpoint.url);
-    const module = this.base.protocol === "https:" ? https : http;
-    if (this.base.protocol !== "https:" && this.base.protocol !== "http:") {
-      throw new TypeError(`invalid server URL ${endpoint.url}: expected http or https`);
+    const base = URL.canParse(endpoint.url) ? new URL(endpoint.url) : undefined;
+    if (base?.protocol !== "https:" && base?.protocol !== "http:") {
+      throw new TypeError(`invalid server URL ${endpoint.url}: expected http://… or https://…`);
     }
+    this.base = base;
+    const module = base.protocol === "https:" ? https : http;
     this.request = module.request as typeof http.request;
     // A kept connection is dropped before the server would close it.
     const agentOptions = { keepAlive: true, noDelay: true, scheduling: "lifo", timeout: 70_000 } as const;

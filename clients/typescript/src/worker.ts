@@ -89,6 +89,7 @@ export class Worker<State = unknown> {
     private readonly client: Client,
     private readonly options: WorkerOptions<State> = {},
   ) {
+    if (typeof client?.endpoint?.url !== "string") throw new TypeError("a worker needs a client: new Worker(new Client())");
     this.name = options.name ?? `${hostname()}-${process.pid}-${randomBytes(3).toString("hex")}`;
     this.keeper = new LeaseKeeper(client, this.name, this.types);
     checkPositive("slots", options.slots ?? 10);
@@ -98,7 +99,7 @@ export class Worker<State = unknown> {
   /** Adds the handler of a type of jobs. */
   on<I, P, R>(definition: JobDefinition<I, P, R>, handler: Handler<P, R, State>): this {
     const { classify } = this.options;
-    this.registrations.set(definition.type, { definition, handler, number: this.addType(definition), classify });
+    this.registrations.set(definition.type, { definition, handler, number: this.addType(definition, handler), classify });
     return this;
   }
 
@@ -114,12 +115,17 @@ export class Worker<State = unknown> {
     }
     const waitMs = toMilliseconds(options.wait ?? "200ms");
     const { classify } = this.options;
-    const number = this.addType(definition);
+    const number = this.addType(definition, handler);
     this.batchRegistrations.set(definition.type, { definition, handler, size, waitMs, number, classify });
     return this;
   }
 
-  private addType(definition: AnyJob): number {
+  private addType(definition: AnyJob, handler: unknown): number {
+    // Programs without types have no other check.
+    if (typeof definition?.type !== "string") {
+      throw new TypeError(`${String(definition)} is not a job: expected job("type"), and its handler`);
+    }
+    if (typeof handler !== "function") throw new TypeError(`the handler of ${definition.type} is not a function`);
     if (this.current !== undefined)
       throw new Error(`cannot add a handler of ${definition.type}: the worker is running`);
     if (this.types.includes(definition.type)) throw new Error(`a handler of ${definition.type} exists already`);

@@ -76,7 +76,8 @@ test("beforeSubmit sees every new job", async () => {
   const queue = fresh();
   const work = job<number>("work", { queue });
   const parent = job<null>("parent", { queue });
-  const beforeSubmit = (one: { withFields(fields: object): any }) => one.withFields({ tags: { team: "mail" } });
+  const beforeSubmit = (one: { withFields(fields: object): any }) => 
+    one.withFields({ tags: { team: "mail" }, traceparent: TRACE });
   using tagging = new Client({ url: server.url, beforeSubmit });
   await tagging.submit(work, 1);
   await tagging.submitMany([work.with(1), work.with(2)]);

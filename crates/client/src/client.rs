@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -19,8 +19,9 @@ use serde::de::DeserializeOwned;
 use tokio::io::DuplexStream;
 
 use crate::connect::Transport;
-use crate::error::{BadUrl, Error, TimeoutError};
+use crate::error::{BadUrl, Error, ServerRefusal, TimeoutError};
 use crate::hangup::{Hangup, HangupConnector};
+use crate::submit::JobRequest;
 
 /// Limit of a response, above a page of 1,000 jobs or one payload.
 const RESPONSE_MAX: usize = 256 << 20;
@@ -70,6 +71,17 @@ pub struct Builder {
     retry_time: Duration,
     token: Option<AccessToken>,
     tls: ClientTls,
+    before_submit: Option<BeforeSubmit>,
+}
+
+/// Changes each new job before it is sent.
+#[derive(Clone)]
+struct BeforeSubmit(Arc<dyn Fn(JobRequest) -> JobRequest + Send + Sync>);
+
+impl std::fmt::Debug for BeforeSubmit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeSubmit")
+    }
 }
 
 /// The header with the token of a client. It stays out of debug output.
@@ -101,7 +113,7 @@ impl Default for Builder {
     /// 30 s.
     fn default() -> Self {
         let [connect, timeout, retry_time] = [5, 40, 30].map(Duration::from_secs);
-        Self { connect, timeout, retry_time, token: None, tls: ClientTls::default() }
+        Self { connect, timeout, retry_time, token: None, tls: ClientTls::default(), before_submit: None }
     }
 }
 
@@ -122,6 +134,14 @@ impl Builder {
     #[must_use]
     pub fn retry_time(self, retry_time: Duration) -> Self {
         Self { retry_time, ..self }
+    }
+
+    /// Changes each new job before it is sent, also of workflows, children and schedules: for tags
+    /// or a trace context that all jobs of a program have. Jobs that are submitted inside of a
+    /// transaction do not pass it.
+    #[must_use]
+    pub fn before_submit(self, change: impl Fn(JobRequest) -> JobRequest + Send + Sync + 'static) -> Self {
+        Self { before_submit: Some(BeforeSubmit(Arc::new(change))), ..self }
     }
 
     /// The token to send. The default is the variable `LONGSHORE_TOKEN`.
@@ -245,6 +265,10 @@ impl Client {
 
     pub(crate) fn retry_time(&self) -> Duration {
         self.options.retry_time
+    }
+
+    pub(crate) fn before_submit(&self) -> Option<&(dyn Fn(JobRequest) -> JobRequest + Send + Sync)> {
+        self.options.before_submit.as_ref().map(|before_submit| before_submit.0.as_ref())
     }
 
     /// Returns a client of the same server that shares no connection with this one.
@@ -390,8 +414,9 @@ fn read<T: DeserializeOwned>(response: &RawResponse) -> Result<T, Error> {
 }
 
 fn refusal(response: &RawResponse) -> Error {
+    let retry_after = retry_after(&response.headers);
     if let Ok(problem) = serde_json::from_slice::<Problem>(&response.body) {
-        return Error::Refused(Box::new(problem));
+        return Error::Refused(Box::new(ServerRefusal { problem, retry_after }));
     }
     // An overloaded server, or a proxy, may respond without a body.
     let code = match response.status {
@@ -401,9 +426,19 @@ fn refusal(response: &RawResponse) -> Error {
     };
     let status = response.status.as_u16();
     match code {
-        Some(code) => Error::Refused(Box::new(Problem::new(code, format!("HTTP {status} without details")))),
+        Some(code) => {
+            let problem = Problem::new(code, format!("HTTP {status} without details"));
+            Error::Refused(Box::new(ServerRefusal { problem, retry_after }))
+        }
         None => Error::UnexpectedResponse { status, detail: "not a response of a Longshore server".to_owned() },
     }
+}
+
+/// Returns the wait that a response asks for. The form with a date is not read: its clock may
+/// differ from ours.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: u32 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 #[cfg(test)]
@@ -464,6 +499,14 @@ mod tests {
         assert_eq!(error.retry(), longshore_api::RetryAdvice::Unknown, "{error}");
         let client = canned("HTTP/1.1 503 Unavailable\r\nContent-Length: 5\r\n\r\n<html").await;
         assert_eq!(client.job("x").await.unwrap_err().retry(), longshore_api::RetryAdvice::Safe);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_has_the_wait_that_the_server_asks_for() {
+        let client = canned("HTTP/1.1 429 Slow down\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").await;
+        assert_eq!(client.job("x").await.unwrap_err().retry_after(), Some(Duration::from_secs(7)));
+        let date = "HTTP/1.1 503 Down\r\nRetry-After: Thu, 19 Nov 2026 04:00:00 GMT\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(canned(date).await.job("x").await.unwrap_err().retry_after(), None);
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! Errors of requests.
 
 use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
 
 use longshore_api::{ErrorCode, Problem, RetryAdvice};
 
@@ -10,7 +12,7 @@ pub(crate) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub enum Error {
     /// The server has refused the request, or cannot serve it now.
-    Refused(Box<Problem>),
+    Refused(Box<ServerRefusal>),
     /// No connection: the request was not sent.
     Connect { url: String, cause: BoxedError },
     /// The request was sent, and there is no complete response: it may have been applied.
@@ -29,7 +31,18 @@ impl Error {
 
     pub fn problem(&self) -> Option<&Problem> {
         match self {
-            Self::Refused(problem) => Some(problem),
+            Self::Refused(refusal) => Some(&refusal.problem),
+            Self::Connect { .. }
+            | Self::ResponseLost { .. }
+            | Self::UnexpectedResponse { .. }
+            | Self::InvalidRequest(_) => None,
+        }
+    }
+
+    /// How long the server asks its clients to wait: the header `Retry-After` of a refusal.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(refusal) => refusal.retry_after,
             Self::Connect { .. }
             | Self::ResponseLost { .. }
             | Self::UnexpectedResponse { .. }
@@ -40,7 +53,7 @@ impl Error {
     /// Whether the same request can be repeated.
     pub fn retry(&self) -> RetryAdvice {
         match self {
-            Self::Refused(problem) => problem.retry,
+            Self::Refused(refusal) => refusal.retry,
             Self::Connect { .. } => RetryAdvice::Safe,
             Self::ResponseLost { .. } => RetryAdvice::Unknown,
             // A proxy that got no response from the server: it may have received the request.
@@ -50,10 +63,26 @@ impl Error {
     }
 }
 
+/// A response that refuses a request: its body, and the wait that its header asks for.
+#[derive(Clone, Debug)]
+pub struct ServerRefusal {
+    pub problem: Problem,
+    /// The header `Retry-After`, if it is a number of seconds.
+    pub retry_after: Option<Duration>,
+}
+
+impl Deref for ServerRefusal {
+    type Target = Problem;
+
+    fn deref(&self) -> &Problem {
+        &self.problem
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(problem) => write!(f, "{problem}"),
+            Self::Refused(refusal) => write!(f, "{}", refusal.problem),
             Self::Connect { url, cause } => write!(f, "cannot reach {url}: {}", root_cause(cause.as_ref())),
             Self::ResponseLost { cause } => write!(f, "no response: {}", root_cause(cause.as_ref())),
             Self::UnexpectedResponse { status, detail } => write!(f, "unexpected response {status}: {detail}"),
@@ -74,7 +103,7 @@ fn root_cause<'a>(cause: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std:
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Refused(problem) => Some(problem),
+            Self::Refused(refusal) => Some(&refusal.problem),
             Self::Connect { cause, .. } | Self::ResponseLost { cause } => Some(cause.as_ref()),
             Self::UnexpectedResponse { .. } | Self::InvalidRequest(_) => None,
         }
@@ -104,7 +133,7 @@ impl std::error::Error for BadUrl {}
 
 /// There was no response within the timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimeoutError(pub(crate) std::time::Duration);
+pub(crate) struct TimeoutError(pub(crate) Duration);
 
 impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

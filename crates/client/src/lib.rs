@@ -70,7 +70,7 @@ pub use client::{Builder, Client};
 pub use clock::monotonic;
 #[cfg(feature = "embedded")]
 pub use embedded::{Longshore, OpenError};
-pub use error::{BadUrl, Error};
+pub use error::{BadUrl, Error, ServerRefusal};
 pub use events::{EventQuery, EventStream, ReceivedEvent};
 pub use job::Job;
 pub use jobs::{PayloadBytes, WaitResult};

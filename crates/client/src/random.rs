@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::error::Error;
+
 /// Returns 64 random bits of the operating system; 0 if it has none, which only costs jitter.
 fn random() -> u64 {
     getrandom::u64().unwrap_or(0)
@@ -38,6 +40,12 @@ impl BackoffTimer {
         let delay = jittered(self.next);
         self.next = (self.next * 2).min(self.max);
         delay
+    }
+
+    /// As [`BackoffTimer::next_delay`], but not shorter than the wait that the server asks for.
+    /// `most` bounds that wait.
+    pub(crate) fn next_delay_after(&mut self, error: &Error, most: Duration) -> Duration {
+        self.next_delay().max(error.retry_after().unwrap_or_default().min(most))
     }
 
     pub(crate) fn reset(&mut self) {

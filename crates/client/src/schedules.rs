@@ -93,8 +93,8 @@ impl ScheduleRequest {
     }
 
     /// The schedule on the wire.
-    pub(crate) fn into_put(self) -> Result<PutSchedule, Error> {
-        let (queue, job) = self.job.into_parts()?;
+    pub(crate) fn into_put(self, client: &Client) -> Result<PutSchedule, Error> {
+        let (queue, job) = client.prepare_scheduled(self.job).into_parts()?;
         let (cron, every) = match self.time {
             ScheduleTime::Cron(cron) => (Some(cron), None),
             ScheduleTime::Every(interval) => (None, Some(wire_duration(interval))),
@@ -110,7 +110,7 @@ impl Client {
     /// program can repeat it. A pause stays. Retries what its errors allow.
     pub async fn schedule(&self, schedule: ScheduleRequest) -> Result<Schedule, Error> {
         let name = schedule.name.clone();
-        let put = schedule.into_put()?;
+        let put = schedule.into_put(self)?;
         self.retry_request(true, || self.put_schedule(&name, &put)).await
     }
 

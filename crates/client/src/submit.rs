@@ -45,6 +45,11 @@ impl JobRequest {
         Self { queue: J::QUEUE.to_owned(), job, error }
     }
 
+    /// Type of the job.
+    pub fn job_type(&self) -> &str {
+        &self.job.job_type
+    }
+
     /// The job on the wire, with its queue inside, as workflows and children need it.
     fn into_member(self) -> Result<NewJob, Error> {
         match self.error {
@@ -130,6 +135,12 @@ macro_rules! job_options {
             self
         }
 
+        /// W3C trace context of the caller: the handler reads it from its context.
+        pub fn traceparent(mut self, traceparent: impl Into<String>) -> Self {
+            self$(.$target)*.job.traceparent = Some(traceparent.into());
+            self
+        }
+
         /// URL that the server calls when the job has ended.
         pub fn callback_url(mut self, url: impl Into<String>) -> Self {
             self$(.$target)*.job.callback_url = Some(url.into());
@@ -195,7 +206,7 @@ impl<J: Job + 'static> IntoFuture for Submit<J> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let Self { client, request, .. } = self;
-            let (queue, job) = request.into_parts()?;
+            let (queue, job) = client.prepare(request).into_parts()?;
             let mut jobs = client.submit_with_retries(&queue, vec![job]).await?;
             let submitted = jobs.pop().ok_or_else(|| too_few(0))?;
             Ok(JobHandle { client, submitted, job: PhantomData })
@@ -221,7 +232,7 @@ impl Client {
         let mut queues: Vec<(String, Vec<(usize, NewJob)>)> = Vec::new();
         let mut count = 0;
         for request in requests {
-            let (queue, job) = request.into_parts()?;
+            let (queue, job) = self.prepare(request).into_parts()?;
             match queues.iter_mut().find(|(name, _)| *name == queue) {
                 Some((_, jobs)) => jobs.push((count, job)),
                 None => queues.push((queue, vec![(count, job)])),
@@ -246,8 +257,44 @@ impl Client {
 
     /// Submits a workflow: all of its jobs, or none. Retries only what certainly was not stored.
     pub async fn start_workflow(&self, workflow: WorkflowRequest) -> Result<WorkflowCreated, Error> {
-        let workflow = workflow.0?;
+        let workflow = self.prepare_members(workflow.0?)?;
         self.retry_request(false, || self.submit_workflow(&workflow)).await
+    }
+
+    /// Returns what `before_submit` makes of a job.
+    pub(crate) fn prepare(&self, request: JobRequest) -> JobRequest {
+        match self.before_submit() {
+            Some(before_submit) => before_submit(request),
+            None => request,
+        }
+    }
+
+    /// As `prepare`, for the job of a schedule: a trace belongs to one submission, so the hook adds
+    /// none to it.
+    pub(crate) fn prepare_scheduled(&self, request: JobRequest) -> JobRequest {
+        let traceparent = request.job.traceparent.clone();
+        let mut prepared = self.prepare(request);
+        prepared.job.traceparent = traceparent;
+        prepared
+    }
+
+    fn prepare_members(&self, workflow: NewWorkflow<NewJob>) -> Result<NewWorkflow<NewJob>, Error> {
+        if self.before_submit().is_none() {
+            return Ok(workflow);
+        }
+        let one = |mut job: NewJob| {
+            let queue = job.queue.take().unwrap_or_default();
+            self.prepare(JobRequest { queue, job, error: None }).into_member()
+        };
+        let all = |jobs: Vec<NewJob>| jobs.into_iter().map(one).collect::<Result<Vec<_>, _>>();
+        let chord = |Chord { group, finally }| Ok(Chord { group: all(group)?, finally: one(finally)? });
+        Ok(NewWorkflow {
+            jobs: workflow.jobs.map(all).transpose()?,
+            chain: workflow.chain.map(all).transpose()?,
+            group: workflow.group.map(all).transpose()?,
+            chord: workflow.chord.map(chord).transpose()?,
+            ..workflow
+        })
     }
 
     /// Submits jobs of one queue. Jobs without a key get a random one, so that a request with an
@@ -300,7 +347,7 @@ impl Client {
                 RetryAdvice::Safe => true,
                 RetryAdvice::Unknown => has_keys,
             };
-            let delay = backoff.next_delay();
+            let delay = backoff.next_delay_after(&error, Duration::MAX);
             if !is_allowed || monotonic() + delay >= until {
                 return Err(error);
             }
@@ -444,7 +491,7 @@ impl<J: Job> JobHandle<J> {
                 Ok(waited) if waited.ended => return output::<J>(waited.job),
                 Ok(_) => backoff.reset(),
                 Err(error) if error.retry() == RetryAdvice::Never => return Err(WaitError::Request(error)),
-                Err(_) => tokio::time::sleep(backoff.next_delay()).await,
+                Err(error) => tokio::time::sleep(backoff.next_delay_after(&error, WAIT_MAX)).await,
             }
         }
     }

@@ -40,6 +40,13 @@ def to_json(value: Any) -> Any:
     return json.loads(encode(value))
 
 
+def is_model(declared: type) -> bool:
+    """Returns whether values of this class become JSON objects: a dataclass or a model of a library."""
+    return dataclasses.is_dataclass(declared) or any(
+        hasattr(declared, name) for name in ("model_validate", "__struct_fields__")
+    )
+
+
 def parse(text: str | bytes) -> Any:
     """Parses JSON. An integer with more digits than Python converts becomes a `Decimal`.
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from .cancellation import Cancellation, CancelReason
 from .codec import to_json
-from .errors import JobCancelled, Refused
+from .errors import ConfigurationError, JobCancelled, Refused
 from .jobs import NewJob
 from .worker.held import ABSENT, HeldJob
 from .workflows import member_to_wire
@@ -41,14 +41,21 @@ class Context:
     in a thread calls coroutines with `run`.
     """
 
-    __slots__ = ("_held", "_loop", "_step_lock", "client", "state")
+    __slots__ = ("_held", "_loop", "_state", "_step_lock", "client")
 
     def __init__(self, held: HeldJob, client: Client, state: Any, loop: asyncio.AbstractEventLoop | None) -> None:
         self._held = held
         self._loop = loop
         self._step_lock: asyncio.Lock | None = None
         self.client = client
-        self.state = state
+        self._state = state
+
+    @property
+    def state(self) -> Any:
+        """The shared object of the worker: `Worker(state=…)`."""
+        if self._state is ABSENT:
+            raise ConfigurationError("the worker has no state (pass it with Worker(state=…))")
+        return self._state
 
     # Identity
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Union, cast, overload
 
-from .codec import decoder
+from .codec import decoder, is_model
 from .durations import Duration, format_time, to_wire
 from .errors import ConfigurationError
 from .outcomes import Done, Fail, Release, Snooze
@@ -146,6 +146,7 @@ class JobType(Generic[P_contra, R_co]):
 
     def new(self, payload: P_contra, **options: Unpack[SubmitOptions]) -> NewJob[R_co]:
         """Returns a job of this type for `submit_many` or a workflow."""
+        _check_payload(self.type, payload, self.payload_type)
         merged = cast(SubmitOptions, {**self.defaults, **options})
         return NewJob(self.type, merged.get("queue") or self.queue, payload, merged, self.result_type)
 
@@ -160,6 +161,31 @@ class JobType(Generic[P_contra, R_co]):
     def submit(self, client: Client | SyncClient, payload: P_contra, **options: Unpack[SubmitOptions]) -> Any:
         """Submits one job. With a `Client` the call is awaited."""
         return client.submit(self.new(payload, **options))
+
+
+_PLAIN_TYPES: dict[Any, tuple[type, ...]] = {
+    str: (str,),
+    bool: (bool,),
+    int: (int,),
+    float: (int, float),
+    bytes: (bytes, bytearray),
+}
+
+
+def _check_payload(name: str, payload: Any, expected: Any) -> None:
+    """Refuses a payload of another class: its job would fail in the worker. Its fields are not checked."""
+    if not isinstance(expected, type) or typing.get_origin(expected) is not None:
+        return
+    if expected in _PLAIN_TYPES:
+        allowed = _PLAIN_TYPES[expected]
+    elif is_model(expected):
+        allowed = (expected, Mapping)
+    else:
+        return
+    if not isinstance(payload, allowed):
+        raise ConfigurationError(
+            f"the payload of job type {name!r} is of type {type(payload).__name__} (expected {expected.__name__})"
+        )
 
 
 @dataclass(frozen=True)
@@ -231,7 +257,7 @@ class _BatchDecorator:
             item = (typing.get_args(hints[names[0]]) or (Any,))[0]
             payload = (typing.get_args(item) or (Any,))[0]
         if not is_async_callable(handler):
-            raise ConfigurationError(f"batch handler {handler!r} is not async (write it as async def)")
+            raise ConfigurationError(f"batch handler {_name_of(handler)} is not async (write it as async def)")
         return BatchJobType(
             self.type,
             size=self.size,
@@ -250,6 +276,8 @@ def job(type: str, *, queue: str = "default", **defaults: Unpack[JobDefaults]) -
     An `async def` runs on the event loop, a `def` in a thread. The annotation of `payload` is the
     type that payloads are decoded to. Options such as `priority` are defaults of submissions.
     """
+    if not isinstance(type, str):
+        raise ConfigurationError('@job has no type (write it as @job("email.send"))')
     return _Decorator(type, queue, defaults)
 
 
@@ -280,21 +308,34 @@ def _function_of(handler: Callable[..., Any]) -> Callable[..., Any]:
     return handler if inspect.isroutine(handler) else type(handler).__call__
 
 
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _name_of(handler: Any) -> str:
+    return str(getattr(handler, "__qualname__", repr(handler)))
+
+
 def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(_function_of(handler), include_extras=True)
     except NameError as error:
         raise ConfigurationError(
-            f"cannot read the types of handler {handler!r}: {error} "
+            f"cannot read the types of handler {_name_of(handler)}: {error} "
             "(define the type at the top of a module, and import it outside of TYPE_CHECKING)"
         ) from error
 
 
 def _handler_types(handler: Callable[..., Any]) -> tuple[Any, Any]:
     """Returns the annotated types of payload and result."""
+    if inspect.isclass(handler) or not callable(handler):
+        raise ConfigurationError(f"handler {_name_of(handler)} is not a function (write it as (ctx, payload))")
     parameters = list(inspect.signature(handler).parameters.values())
-    if len(parameters) < 2:
-        raise ConfigurationError(f"handler {handler!r} has {len(parameters)} parameters (write it as (ctx, payload))")
+    required = [each for each in parameters if each.default is each.empty and each.kind not in _COLLECTING]
+    if len(parameters) < 2 or len(required) > 2:
+        names = ", ".join(each.name for each in parameters)
+        raise ConfigurationError(
+            f"handler {_name_of(handler)} has the parameters ({names}) (write it as (ctx, payload))"
+        )
     hints = _hints(handler)
     result = hints.get("return", Any)
     members = typing.get_args(result) if typing.get_origin(result) in (Union, _union_type()) else (result,)

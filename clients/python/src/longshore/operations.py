@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import quote, urlencode
 
 from .jobs import JobType, NewJob
@@ -11,6 +11,8 @@ from .schedules import ScheduleOptions, make_schedule
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from .jobs import SubmitOptions
 
 Record = dict[str, Any]
 _PAGE_MAX = 1000
@@ -114,7 +116,10 @@ class Operations:
     ) -> Record:
         """Creates or replaces a schedule, with `cron` or `every`. An equal one changes nothing."""
         schedule = make_schedule(name, job, options)
-        prepared = make_schedule(name, self.prepare(schedule.job), options)
+        # A trace belongs to one submission: `before_submit` adds none to a schedule.
+        given = schedule.job.options.get("traceparent")
+        new = self.prepare(schedule.job).with_options(**cast("SubmitOptions", {"traceparent": given}))
+        prepared = make_schedule(name, new, options)
         return await self._record("PUT", path_of("schedules", name), prepared.to_wire())
 
     async def get_schedule(self, name: str) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 
@@ -16,11 +17,17 @@ class Backoff:
         self.longest = longest
         self.failures = 0
 
-    def next_delay(self) -> float:
-        """Returns the delay after one more failure."""
+    def next_delay(self, error: LongshoreError | None = None, wait_max: float = 60.0) -> float:
+        """Returns the delay after one more failure: at least the `Retry-After` of its error.
+
+        `wait_max` bounds that wait.
+        """
         ceiling = min(self.longest, self.first * 2.0 ** min(self.failures, 30))
         self.failures += 1
-        return random.uniform(ceiling / 4, ceiling)
+        delay = random.uniform(ceiling / 4, ceiling)
+        if isinstance(error, Refused) and error.retry_after is not None:
+            delay = max(delay, min(error.retry_after, wait_max))
+        return delay
 
     def reset(self) -> None:
         """Starts again after a success."""
@@ -50,7 +57,5 @@ class RetryPlan:
         """Returns the delay before the next try, or None if there is none."""
         if not can_repeat(error, is_idempotent=is_idempotent):
             return None
-        delay = self.backoff.next_delay()
-        if isinstance(error, Refused) and error.retry_after is not None:
-            delay = max(delay, error.retry_after)
+        delay = self.backoff.next_delay(error, wait_max=math.inf)
         return delay if time.monotonic() + delay < self.deadline else None

@@ -26,7 +26,7 @@ from .operations import Record
 from .outcomes import Outcome
 from .sync import LoopThread, SyncClient, SyncHandle
 from .worker.handling import HandlerRunner
-from .worker.held import HeldJob
+from .worker.held import ABSENT, HeldJob
 from .worker.options import Middleware
 from .worker.report import Report
 from .worker.worker import Worker
@@ -173,7 +173,7 @@ async def perform_async(
     last_attempt: bool = False,
     checkpoint: Any = None,
     tags: dict[str, str | None] | None = None,
-    state: Any = None,
+    state: Any = ABSENT,
     timeout: Duration | None = None,
     traceparent: str | None = None,
     client: Client | None = None,

@@ -95,7 +95,10 @@ async function callHandler(
     onSync(0, 0);
     const outcomes = await returned;
     if (outcomes === undefined) return items.map(() => outcomeOfResult(undefined));
-    if (outcomes.length === items.length) return outcomes.map(outcomeOfResult);
+    if (outcomes.length === items.length) {
+      const { classify } = registration;
+      return outcomes.map((one) => (one instanceof Error ? outcomeOfThrown(classify, one) : outcomeOfResult(one)));
+    }
     const message = `the batch handler returned ${outcomes.length} outcomes for ${items.length} jobs`;
     return items.map(() => new Failed({ category: "system", code: "batch_outcomes", message }));
   } catch (error) {

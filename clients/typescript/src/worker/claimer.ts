@@ -1,5 +1,5 @@
 import { fromMilliseconds, monotonicMs } from "../duration.js";
-import { ProblemError } from "../errors.js";
+import { ConnectionError, ProblemError } from "../errors.js";
 import { parseJson } from "../json.js";
 import type { Transport } from "../transport.js";
 import type { ClaimAnswer, Verdict } from "./claimed.js";
@@ -48,7 +48,7 @@ export class Claimer {
       try {
         const claimed = await this.send(pool, Math.min(pool.free(), LIMIT_MAX), 0, texts);
         accept(claimed);
-        return claimed.answer.results ?? [];
+        return verdictsOf(claimed.answer.results, texts.length);
       } catch (error) {
         if (!(error instanceof ProblemError) || error.retry !== "never") throw error;
         // An older server has no settlements in claims. Other refusals concern the claim alone.
@@ -57,7 +57,7 @@ export class Claimer {
     }
     const body = `{"settlements":[${texts.join(",")}]}`;
     const answer = await this.transport.send({ method: "POST", path: "/v1/settlements", body, timeoutMs: REQUEST_MS });
-    return (JSON.parse(answer.text) as { results: Verdict[] }).results;
+    return verdictsOf(readJson<{ results?: Verdict[] } | null>(answer.text, JSON.parse)?.results, texts.length);
   }
 
   private async send(
@@ -95,11 +95,31 @@ export class Claimer {
   }
 
   private read(text: string, sentAt: number, isPoll: boolean): Claimed {
-    const answer = parseJson(text) as ClaimAnswer;
+    const answer = readJson<ClaimAnswer>(text, parseJson);
+    if (!Array.isArray(answer?.jobs)) throw foreignAnswer("jobs");
     const serverNow = Date.parse(answer.now);
     const claimedAt = this.clock.answeredAt(sentAt, monotonicMs(), serverNow, isPoll);
     const answerText = new AnswerText(text);
     const jobs = answer.jobs.map((job, index) => new HeldJob(job, claimedAt, serverNow, answerText, index));
     return { jobs, answer };
+  }
+}
+
+/** Returns the verdicts of an answer. One without them comes from a proxy: the outcomes are sent again. */
+function verdictsOf(results: Verdict[] | undefined, count: number): Verdict[] {
+  if (Array.isArray(results) && results.length === count) return results;
+  throw foreignAnswer(`verdicts of ${count} outcomes`);
+}
+
+function foreignAnswer(missing: string): ConnectionError {
+  return new ConnectionError(`the answer has no ${missing} (is a proxy in between?)`, "unknown");
+}
+
+/** Reads an answer. One that is no JSON comes from a proxy: the server may have seen the request. */
+function readJson<T>(text: string, parse: (text: string) => unknown): T {
+  try {
+    return parse(text) as T;
+  } catch (cause) {
+    throw new ConnectionError("the answer is not JSON: it does not come from a Longshore server", "unknown", { cause });
   }
 }

@@ -23,11 +23,14 @@ export interface BatchContext<State> {
   readonly state: State;
 }
 
-/** Runs jobs together. It returns one result or outcome per job, or nothing: all completed. */
+/** What a batch handler returns for one job. An error fails the job as if it were thrown. */
+export type BatchReturn<Result> = Result | Outcome<Result> | Error;
+
+/** Runs jobs together. It returns one result, outcome or error per job, or nothing: all completed. */
 export type BatchHandler<Payload, Result, State> = (
   ctx: BatchContext<State>,
   items: BatchItem<Payload, State>[],
-) => Promise<readonly (Result | Outcome<Result>)[] | void> | readonly (Result | Outcome<Result>)[] | void;
+) => Promise<readonly BatchReturn<Result>[] | void> | readonly BatchReturn<Result>[] | void;
 
 /** Wraps each run. `next` runs the rest and returns the outcome; it never throws. */
 export type Middleware<State = unknown> = (
@@ -96,7 +99,8 @@ export async function runHandler(
       onSync(registration.number, 1);
       const returned: unknown = registration.handler(ctx, parsed);
       onSync(0, 0);
-      return outcomeOfResult(returned instanceof Promise ? await returned : await (returned as PromiseLike<unknown>));
+      const result: unknown = await (returned as PromiseLike<unknown>);
+      return result instanceof Error ? outcomeOfThrown(registration.classify, result) : outcomeOfResult(result);
     } catch (error) {
       onSync(0, 0);
       return outcomeOfThrown(registration.classify, error);

@@ -48,6 +48,7 @@ const loopState = new Float64Array(options.loopState);
 let timer: NodeJS.Timeout | undefined;
 let timerAt = Infinity;
 let isSending = false;
+let lastError: unknown;
 let isUrgent = false;
 let watchdog: NodeJS.Timeout | undefined;
 
@@ -120,7 +121,9 @@ async function sendDue(): Promise<void> {
   const due = [...leases.values()].filter((lease) => lease.nextAt <= now + lease.intervalMs / 2);
   const calls = batchesOf(due.map(beatOf)).map(sendBatch);
   const outcomes = await Promise.all(calls);
-  if (outcomes.includes(false)) retryAt = monotonicMs() + backoff.nextMs();
+  const shortest = Math.min(Infinity, ...due.map((lease) => lease.intervalMs));
+  // The wait that the server asks for is kept as long as the leases allow more tries.
+  if (outcomes.includes(false)) retryAt = monotonicMs() + backoff.nextMs(lastError, shortest / 2);
   else if (due.length > 0) backoff.reset();
   isSending = false;
   if (isUrgent && retryAt === Infinity) {
@@ -180,6 +183,7 @@ async function sendBatch(batch: Beat[]): Promise<boolean> {
       return sendRefused(batch, error);
     }
     for (const beat of batch) beat.lease.requests.unshift(...beat.requests);
+    lastError = error;
     post({ kind: "failed", message: error instanceof Error ? error.message : String(error) });
     return false;
   }

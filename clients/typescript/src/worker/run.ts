@@ -154,8 +154,8 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
             return;
           }
           this.logger.warn("cannot create a schedule, trying again", { schedule: name, error });
+          await this.pause(backoff.nextMs(error));
         }
-        await this.pause(backoff.nextMs());
       }
     }
   }
@@ -194,7 +194,7 @@ export class WorkerRun implements LeaseEvents, SettlementTarget, ContextHost<unk
         return;
       }
       this.reportOutage(error);
-      await this.pause(backoff.nextMs());
+      await this.pause(backoff.nextMs(error));
     }
   }
 

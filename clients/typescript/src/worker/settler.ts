@@ -14,6 +14,8 @@ const BATCH_MAX = 1_000;
 const BATCH_BYTES = 8 * 1024 * 1024;
 /** Time for which an outcome is sent again: a server that was down keeps its leases. */
 const SEND_FOR_MS = 15 * 60_000;
+/** Longest wait that `Retry-After` adds: an outcome must not outlast its lease. */
+const ASKED_MAX_MS = 5_000;
 
 /** One outcome on its way to the server. */
 export interface PendingSettlement {
@@ -140,7 +142,7 @@ export class Settler {
             : undefined;
         }
         if (monotonicMs() - batch[0]!.since > SEND_FOR_MS) return undefined;
-        await sleep(this.backoff.nextMs(), undefined, { signal: this.stopSleep.signal }).catch(() => {});
+        await sleep(this.backoff.nextMs(error, ASKED_MAX_MS), undefined, { signal: this.stopSleep.signal }).catch(() => {});
       }
     }
   }
@@ -180,8 +182,10 @@ function replacementFor(settlement: PendingSettlement, verdict: { code: string; 
   const { outcome } = settlement;
   switch (outcome.kind) {
     case "complete":
-    case "fail":
       return new Failed({ category: "permanent", code: verdict.code, message });
+    case "fail":
+      // The text of the error may be what is refused. Its category decides about retries.
+      return new Failed({ category: outcome.error.category, code: verdict.code, message });
     case "snooze":
       return new Failed({ category: "temporary", code: verdict.code, message, retryAfterMs: outcome.delayMs });
     case "release":

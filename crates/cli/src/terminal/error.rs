@@ -119,7 +119,8 @@ impl From<ClientError> for CliError {
                 Self::failed(message).hint("check that a Longshore server of the same version listens there")
             }
             ClientError::InvalidRequest(_) => Self::failed(message),
-            ClientError::Refused(problem) => {
+            ClientError::Refused(refusal) => {
+                let problem = Box::new(refusal.problem);
                 let exit_kind = if problem.status >= 500 { ExitKind::Failed } else { ExitKind::Refused };
                 let hint = ErrorCode::from_code(&problem.code).and_then(hint_for).map(str::to_owned);
                 Self { exit_kind, message, hint, problem: Some(problem) }

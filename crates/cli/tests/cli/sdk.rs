@@ -7,12 +7,15 @@ use std::time::Duration;
 use longshore::api::enums::State as JobStatus;
 use longshore::api::settings::Retry;
 use longshore::{
-    CancelReason, Client, HandlerError, Job, JobContext, JobItem, JobOutcome, JobRequest, Middleware, Next, State,
-    WaitError, Worker, WorkerError, WorkflowRequest,
+    CancelReason, Client, HandlerError, Job, JobContext, JobItem, JobListQuery, JobOutcome, JobRequest, Middleware,
+    Next, State, WaitError, Worker, WorkerError, WorkflowRequest,
 };
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
 
 use crate::support::Server;
 
@@ -216,8 +219,7 @@ async fn begins_and_waits(
     std::future::pending().await
 }
 
-/// The jobs of a dropped run are ready again at once, not after their lease. A job whose claim is
-/// still on its way waits for its lease.
+/// The jobs of a dropped run are ready again at once, not after their lease.
 #[tokio::test]
 async fn a_dropped_run_releases_its_jobs() {
     let server = Server::in_memory();
@@ -227,6 +229,108 @@ async fn a_dropped_run_releases_its_jobs() {
     let running = tokio::spawn(Worker::new(client.clone()).on(begins_and_waits).state(sender).run());
     started.recv().await.unwrap();
     running.abort();
+    loop {
+        let job = client.job(job.id()).await.unwrap();
+        if job.state == JobStatus::Scheduled {
+            assert_eq!(job.counters.starts, 0);
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn splits(context: JobContext, _: WaitForToken) -> Result<Option<String>, HandlerError> {
+    context.create_children([JobRequest::new(&Double { n: 3 })], None).await?;
+    Ok(context.traceparent().map(str::to_owned))
+}
+
+/// Single jobs, batches, workflows, children and schedules pass the hook of their client.
+#[tokio::test]
+async fn before_submit_sees_all_new_jobs() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let server = Server::in_memory();
+    let tagged = |request: JobRequest| {
+        let job_type = request.job_type().to_owned();
+        request.tag("sent-by", job_type).traceparent(TRACE)
+    };
+    let client = Client::builder().before_submit(tagged).build(&server.url).unwrap();
+    client.submit(Double { n: 1 }).await.unwrap();
+    client.submit_all([JobRequest::new(&Double { n: 2 })]).await.unwrap();
+    let pair = || JobRequest::new(&Double { n: 2 });
+    client.start_workflow(WorkflowRequest::chain([pair(), pair()])).await.unwrap();
+    client.start_workflow(WorkflowRequest::chord([pair()], pair())).await.unwrap();
+    let parent = client.submit(WaitForToken).await.unwrap();
+    let worker = Worker::new(client.clone()).on(double).on(splits).schedule("yearly", "0 0 1 1 *", pair());
+    let report = worker.until_empty().run().await.unwrap();
+    assert_eq!(report.completed, 8);
+    client.trigger_schedule("yearly").await.unwrap();
+    let jobs = client.jobs(&JobListQuery::default()).await.unwrap().jobs;
+    assert_eq!(jobs.len(), 9);
+    for job in jobs {
+        assert_eq!(job.tags.get("sent-by"), Some(&Some(job.job_type.clone())), "{job:?}");
+    }
+    let result = client.job(parent.id()).await.unwrap().result.unwrap();
+    assert_eq!(result.get(), format!("\"{TRACE}\""));
+}
+
+/// A TCP proxy that holds back a response with a lease.
+struct LeaseGate {
+    url: String,
+    has_lease: Arc<Notify>,
+    passes: Arc<Notify>,
+}
+
+impl LeaseGate {
+    async fn start(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let gate = Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            has_lease: Arc::default(),
+            passes: Arc::default(),
+        };
+        let target = server.url.trim_start_matches("http://").to_owned();
+        let (has_lease, passes) = (Arc::clone(&gate.has_lease), Arc::clone(&gate.passes));
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect(&target).await.unwrap();
+                let (mut from_client, to_client) = near.into_split();
+                let (from_server, mut to_server) = far.into_split();
+                tokio::spawn(async move {
+                    tokio::io::copy(&mut from_client, &mut to_server).await.ok();
+                    to_server.shutdown().await.ok();
+                });
+                tokio::spawn(pass_responses(from_server, to_client, Arc::clone(&has_lease), Arc::clone(&passes)));
+            }
+        });
+        gate
+    }
+}
+
+async fn pass_responses(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, has_lease: Arc<Notify>, passes: Arc<Notify>) {
+    let mut buffer = vec![0; 65_536];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        if buffer[..length].windows(7).any(|bytes| bytes == b"\"token\"") {
+            has_lease.notify_one();
+            passes.notified().await;
+        }
+        if to.write_all(&buffer[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_run_releases_the_jobs_of_a_claim_on_its_way() {
+    let server = Server::in_memory();
+    let gate = LeaseGate::start(&server).await;
+    let client = client(&server);
+    let job = client.submit(WaitForToken).lease(Duration::from_secs(3_600)).await.unwrap();
+    let running = tokio::spawn(Worker::connect(&gate.url).unwrap().on(never_ends).run());
+    gate.has_lease.notified().await;
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    assert_eq!(client.job(job.id()).await.unwrap().state, JobStatus::Running);
+    gate.passes.notify_one();
     loop {
         let job = client.job(job.id()).await.unwrap();
         if job.state == JobStatus::Scheduled {

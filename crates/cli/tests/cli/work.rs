@@ -80,6 +80,16 @@ fn the_payload_is_stdin_and_the_result_is_stdout() {
     assert_eq!(server.state(&id), "completed");
 }
 
+/// It would complete all jobs without any work.
+#[test]
+fn an_empty_program_is_refused() {
+    let server = Server::in_memory();
+    let id = server.submit(&["-t", "double", "-p", "1"]);
+    let refused = server.work_off("", &[]).expect(2);
+    assert!(refused.stderr.contains("--exec <CMD>"), "{refused:?}");
+    assert_eq!(server.state(&id), "scheduled");
+}
+
 #[test]
 fn the_fields_of_the_job_are_in_the_environment() {
     let server = Server::in_memory();

@@ -107,6 +107,11 @@ impl JobContext {
         self.job().workflow.as_deref()
     }
 
+    /// W3C trace context of the submission.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.job().traceparent.as_deref()
+    }
+
     pub fn tags(&self) -> &TagMap {
         &self.job().tags
     }
@@ -228,7 +233,8 @@ impl JobContext {
         finally: Option<JobRequest>,
     ) -> Result<ChildrenCreated, Error> {
         let lease = Some(self.job().lease.token.clone());
-        let (jobs, finally) = (members(jobs)?, members(finally)?.pop());
+        let prepare = |job| self.client().prepare(job);
+        let (jobs, finally) = (members(jobs.into_iter().map(prepare))?, members(finally.map(prepare))?.pop());
         self.client().create_children(self.id(), &Children { lease, jobs, finally }).await
     }
 

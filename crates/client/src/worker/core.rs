@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ pub(crate) struct WorkerCore {
     pub(crate) is_stuck: AtomicBool,
     /// The future of the run was dropped: the lease keeper releases the jobs and ends.
     pub(crate) is_dropped: AtomicBool,
+    /// Requests whose responses may bring jobs, or verdicts, after the run was dropped.
+    in_flight: AtomicUsize,
     pub(crate) middleware: Arc<[Arc<dyn Middleware>]>,
     /// Drains as soon as it is true.
     pub(crate) draining: watch::Sender<bool>,
@@ -123,6 +125,7 @@ impl WorkerCore {
             keeper: OnceLock::new(),
             is_stuck: AtomicBool::new(false),
             is_dropped: AtomicBool::new(false),
+            in_flight: AtomicUsize::new(0),
             middleware: middleware.into(),
             draining: watch::Sender::new(false),
             shutdown: Mutex::default(),
@@ -147,6 +150,16 @@ impl WorkerCore {
         };
         let group_of = |job_type: &str| self.handlers.find(job_type).map_or(0, |found| found.group);
         self.table.insert(jobs, group_of, answered_at, now)
+    }
+
+    /// Counts a request that goes on without the run, until the returned guard is dropped.
+    pub(super) fn begin_request(self: &Arc<Self>) -> RequestInFlight {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        RequestInFlight(Arc::clone(self))
+    }
+
+    pub(super) fn has_requests(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
     }
 
     /// Whether no job is in the table, and no settlement waits.
@@ -225,7 +238,7 @@ impl WorkerCore {
         for schedule in schedules {
             let name = schedule.name.clone();
             let refused = |error| WorkerError::Schedule { name: name.clone(), error };
-            let put = schedule.into_put().map_err(refused)?;
+            let put = schedule.into_put(&self.client).map_err(refused)?;
             let mut backoff = BackoffTimer::new(Duration::from_millis(250), Duration::from_secs(10));
             loop {
                 let result = tokio::select! {
@@ -233,15 +246,15 @@ impl WorkerCore {
                     _ = draining.wait_for(|is_draining| *is_draining) => return Ok(()),
                 };
                 self.reporter.observe_response(&result);
-                match result {
+                let delay = match result {
                     Ok(_) => break,
                     Err(error) if error.retry() == RetryAdvice::Never && !is_outage(&error) => {
                         return Err(refused(error));
                     }
-                    Err(_) => {}
-                }
+                    Err(error) => backoff.next_delay_after(&error, Duration::from_secs(60)),
+                };
                 tokio::select! {
-                    () = tokio::time::sleep(backoff.next_delay()) => {}
+                    () = tokio::time::sleep(delay) => {}
                     _ = draining.wait_for(|is_draining| *is_draining) => return Ok(()),
                 }
             }
@@ -309,6 +322,15 @@ impl WorkerCore {
             self.queue.push(PendingSettlement { active: Arc::clone(active), outcome, finished_at: monotonic() });
             self.table.free_slot(active);
         }
+    }
+}
+
+/// A request that goes on without the run.
+pub(super) struct RequestInFlight(Arc<WorkerCore>);
+
+impl Drop for RequestInFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -14,6 +14,7 @@ use super::active_job::{ActiveJob, JobPhase};
 use super::claims::{ExchangeResponse, GroupClaims, new_claim, poll};
 use super::core::WorkerCore;
 use super::handler::BoxFuture;
+use super::keeper::LeaseKeeper;
 use super::outcome::JobOutcome;
 use super::report::is_outage;
 use super::settle::{PendingSettlement, send_settlements};
@@ -32,6 +33,9 @@ const SMALL_CLAIM: usize = 4;
 const EXCHANGES_MAX: usize = 2;
 /// Most jobs of one claim.
 const CLAIM_MAX: usize = 1_000;
+/// Longest waits of `Retry-After` that are kept. A settlement must not outlast its lease.
+const CLAIM_WAIT_MAX: Duration = Duration::from_secs(60);
+const SETTLE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Claims stop while more settlements than this wait, beyond the slots: the server is too slow.
 const BACK_PRESSURE: usize = 1_000;
 /// A server that stops answers waiting claims at once: the worker does not ask again at once.
@@ -95,7 +99,7 @@ impl JobDispatcher {
             self.start_prefetched();
             let wait = self.send_requests(monotonic());
             if self.is_finished() {
-                return self.fatal.map_or(Ok(()), Err);
+                return self.fatal.take().map_or(Ok(()), Err);
             }
             let core = Arc::clone(&self.core);
             tokio::select! {
@@ -237,7 +241,14 @@ impl JobDispatcher {
             claims.promised += limit;
             claims.is_polling = true;
         }
+        let in_flight = self.core.begin_request();
         let request = poll(Arc::clone(&self.core), self.poll_client.clone(), index, limit, wait);
+        let request = async move {
+            let response = request.await;
+            // The jobs are in the table from here on.
+            drop(in_flight);
+            response
+        };
         let task = match self.core.keeper.get() {
             Some(link) => link.runtime.spawn(request),
             None => tokio::spawn(request),
@@ -312,17 +323,17 @@ impl JobDispatcher {
                 let now = monotonic();
                 self.core.queue.put_back(batch);
                 let is_refusal = error.retry() == RetryAdvice::Never && !is_outage(&error);
+                if settled && !is_refusal {
+                    self.next_settle = now + self.settle_backoff.next_delay_after(&error, SETTLE_WAIT_MAX);
+                }
                 if claim_limit > 0 {
-                    self.next_claim = now + self.claim_backoff.next_delay();
+                    self.next_claim = now + self.claim_backoff.next_delay_after(&error, CLAIM_WAIT_MAX);
                     // A proxy without its server may respond with anything for a while.
                     let is_foreign = matches!(error, Error::UnexpectedResponse { .. });
                     if is_refusal && !(is_foreign && self.has_claimed) {
                         self.fatal = Some(error);
                         self.core.hangup.fire();
                     }
-                }
-                if settled && !is_refusal {
-                    self.next_settle = now + self.settle_backoff.next_delay();
                 }
             }
         }
@@ -365,6 +376,29 @@ impl JobDispatcher {
             let mut groups = self.core.groups.iter().zip(&self.groups);
             self.is_done = groups.all(|(group, claims)| claims.is_empty || group.slots == 0);
         }
+    }
+}
+
+/// The run was dropped with settlements in flight: the thread of the lease keeper takes their
+/// responses. Jobs that come with them are in the table then, and are released like all others.
+impl Drop for JobDispatcher {
+    fn drop(&mut self) {
+        let mut exchanges = std::mem::take(&mut self.exchanges);
+        let Some(link) = self.core.keeper.get().filter(|_| !exchanges.is_empty()) else { return };
+        let core = Arc::clone(&self.core);
+        let in_flight = core.begin_request();
+        let client = link.client.clone();
+        link.runtime.spawn(async move {
+            while let Some(response) = exchanges.next().await {
+                if response.result.is_ok() {
+                    core.apply_verdicts(response.batch, response.verdicts);
+                } else {
+                    let keeper = LeaseKeeper { core: Arc::clone(&core), client: client.clone() };
+                    keeper.send_releases(response.batch, monotonic()).await;
+                }
+            }
+            drop(in_flight);
+        });
     }
 }
 

@@ -65,12 +65,14 @@ impl LeaseKeeper {
         while !self.core.is_finished.load(Ordering::Acquire) {
             let now = monotonic();
             if self.core.is_dropped.load(Ordering::Acquire) {
-                let since = *dropped_at.get_or_insert_with(|| {
-                    tokio::spawn(self.clone().send_releases(self.core.queue.take_batch(), now));
-                    now
-                });
-                // Settlements that were in flight have no verdict: their jobs stay in the table.
-                if self.core.table.is_empty() || now >= since + DROP_TIMEOUT {
+                let since = *dropped_at.get_or_insert(now);
+                let unsent = self.core.queue.take_batch();
+                if !unsent.is_empty() {
+                    tokio::spawn(self.clone().send_releases(unsent, now));
+                }
+                // A claim that is on its way may still bring jobs.
+                let is_over = self.core.table.is_empty() && !self.core.has_requests();
+                if is_over || now >= since + DROP_TIMEOUT {
                     return;
                 }
             }
@@ -275,7 +277,10 @@ impl LeaseKeeper {
                         self.on_verdict(job, notes, refused, monotonic());
                     }
                 }
-                Some(_) | None => jobs.iter().for_each(|job| retry_sooner(job)),
+                error => {
+                    let asked = error.and_then(|error| error.retry_after()).unwrap_or_default();
+                    jobs.iter().for_each(|job| retry_sooner(job, asked));
+                }
             }
         }
         self.core.table.keeper_wake.notify_one();
@@ -355,7 +360,7 @@ impl LeaseKeeper {
                 }
                 _ => {
                     keep_notes(job, notes);
-                    retry_sooner(job);
+                    retry_sooner(job, Duration::ZERO);
                 }
             },
         }
@@ -394,9 +399,10 @@ fn keep_notes(job: &ActiveJob, sent: HeartbeatNotes) {
     notes.waiters.extend(sent.waiters);
 }
 
-/// Plans the next heartbeat after a failed one, with jitter: workers share an outage.
-fn retry_sooner(job: &ActiveJob) {
-    let wait = jittered((job.interval() / 3).max(Duration::from_millis(20)));
+/// Plans the next heartbeat after a failed one, with jitter: workers share an outage. The wait that
+/// the server has asked for is kept as long as the lease allows two more tries.
+fn retry_sooner(job: &ActiveJob, asked: Duration) {
+    let wait = jittered((job.interval() / 3).max(Duration::from_millis(20))).max(asked.min(job.interval() / 2));
     let mut times = job.times.lock();
     times.retry_at = monotonic() + wait;
     times.next_heartbeat = times.retry_at;
@@ -467,8 +473,12 @@ mod tests {
         let (stored, _answer) = tokio::sync::oneshot::channel();
         job.notes.lock().waiters.push(stored);
         assert_eq!(next_heartbeat(&job), Duration::ZERO);
-        retry_sooner(&job);
+        retry_sooner(&job, Duration::ZERO);
         assert!(next_heartbeat(&job) > Duration::ZERO);
+        // The lease of 30 s has heartbeats every 10 s: it cannot wait for a minute.
+        retry_sooner(&job, Duration::from_secs(60));
+        let wait = job.times.lock().retry_at.saturating_sub(monotonic());
+        assert!(wait > Duration::from_secs(4) && wait <= Duration::from_secs(5), "{wait:?}");
     }
 
     #[test]

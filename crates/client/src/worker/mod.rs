@@ -416,7 +416,7 @@ impl Worker {
     /// Runs until a signal, a [`WorkerShutdown`] or the server stops it, and all jobs are settled.
     ///
     /// If the future is dropped before, running handlers are aborted and their jobs released, for
-    /// up to 3 s and on a thread of its own.
+    /// up to 3 s and on a thread of its own. So are the jobs of a claim that is on its way.
     pub async fn run(mut self) -> Result<WorkerReport, WorkerError> {
         let stop = Arc::clone(&self.stop);
         let schedules = std::mem::take(&mut self.schedules);

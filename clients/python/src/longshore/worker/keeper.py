@@ -256,7 +256,9 @@ class LeaseKeeper:
             if isinstance(error, Refused) and error.retry == "never" and error.status in (400, 413):
                 return self._send_refused(part, items, error)
             _restore(part)
-            self._retry_at = self._now() + self._backoff.next_delay()
+            # The wait that the server asks for is kept as long as the leases allow more tries.
+            shortest = min(held.lease_seconds for held in part)
+            self._retry_at = self._now() + self._backoff.next_delay(error, min(shortest / 6, 10.0))
             if isinstance(error, Refused) and error.retry == "never":
                 _LOG.error("heartbeats are refused: %s", error)
             elif self._backoff.failures == 1:

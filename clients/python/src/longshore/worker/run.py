@@ -28,7 +28,7 @@ from .held import ABSENT, HeldJob, HeldState
 from .keeper import KeeperEvents, LeaseKeeper
 from .options import WorkerOptions
 from .report import Report
-from .settlements import BATCH_MAX, Settlement, join
+from .settlements import BATCH_MAX, Settlement, join, members_of
 from .settling import Settler
 from .slots import SlotGroup
 
@@ -245,9 +245,9 @@ class WorkerRun:
         finally:
             self._hangup = None
             self._settler.claims_wait.clear()
+        jobs = members_of(answer, "jobs")
         if batch:
-            self._settler.apply_results(batch, answer["results"])
-        jobs: list[dict[str, Any]] = answer["jobs"]
+            self._settler.apply_results(batch, members_of(answer, "results", len(batch)))
         if jobs:
             self._accept(jobs, answer.get("now"), sent, is_poll=is_waiting)
         elif "now" in answer:
@@ -278,7 +278,7 @@ class WorkerRun:
             self._claims_are_failing = True
             _LOG.warning("cannot claim jobs, trying again: %s", error)
         self._settler.claims_wait.set()
-        await asyncio.sleep(backoff.next_delay())
+        await asyncio.sleep(backoff.next_delay(error))
 
     def _accept(self, jobs: list[dict[str, Any]], now_text: str | None, sent: float, *, is_poll: bool) -> None:
         """Takes claimed jobs, and starts as many as there are free slots."""

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import Unreachable
 from ..outcomes import Done, Fail, Outcome, Release, Snooze
 from .held import HeldJob
 
@@ -79,6 +80,14 @@ class SettlementBuffer:
 def join(batch: list[Settlement]) -> bytes:
     """Returns a batch as a JSON array."""
     return b"[" + b",".join(settlement.body for settlement in batch) + b"]"
+
+
+def members_of(answer: Any, field: str, count: int | None = None) -> list[dict[str, Any]]:
+    """Returns a list of an answer. A proxy may answer with something else, which is like no answer."""
+    members = answer.get(field) if isinstance(answer, dict) else None
+    if not isinstance(members, list) or (count is not None and len(members) != count):
+        raise Unreachable(f"the answer has no {field!r} of the expected length (is a proxy in between?)", sent=True)
+    return members
 
 
 def is_lost(result: dict[str, Any]) -> bool:

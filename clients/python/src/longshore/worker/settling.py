@@ -14,13 +14,15 @@ from ..retry import Backoff
 from .held import HeldJob, HeldState
 from .keeper import LeaseKeeper
 from .report import Report
-from .settlements import Settlement, SettlementBuffer, is_lost, join, replacement_for
+from .settlements import Settlement, SettlementBuffer, is_lost, join, members_of, replacement_for
 
 _LOG = logging.getLogger("longshore.worker")
 _LINGER_SECONDS = 0.005
 _LINGER_JOBS = 64
 _CARRY_SECONDS = 0.5
 _CALL_SECONDS = 30.0
+# Longest wait that `Retry-After` adds: an outcome must not outlast its lease.
+_RETRY_AFTER_MAX = 5.0
 _COUNTED = {"complete": "completed", "fail": "failed", "snooze": "snoozed", "release": "released"}
 
 
@@ -99,7 +101,7 @@ class Settler:
                 self.buffer.restore(batch)
                 if backoff.failures == 0:
                     _LOG.warning("cannot settle %s jobs, trying again: %s", len(batch), error)
-                await asyncio.sleep(backoff.next_delay())
+                await asyncio.sleep(backoff.next_delay(error, _RETRY_AFTER_MAX))
 
     async def _wait_for_claims(self) -> None:
         try:
@@ -124,13 +126,13 @@ class Settler:
                 return
             self.apply_results(batch, [{"code": error.code, "detail": error.detail}])
             return
-        self.apply_results(batch, answer["results"])
+        self.apply_results(batch, members_of(answer, "results", len(batch)))
 
     async def _send_alone(self, settlement: Settlement) -> None:
         body = b'{"settlements":' + join([settlement]) + b"}"
         try:
             answer = await self._transport.request("POST", "/v1/settlements", body, _CALL_SECONDS)
-            results = answer["results"]
+            results = members_of(answer, "results", 1)
         except Refused as error:
             if error.retry != "never":
                 self.buffer.add(settlement)

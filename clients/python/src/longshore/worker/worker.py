@@ -16,6 +16,7 @@ from ..errors import ConfigurationError
 from ..jobs import JobType, NewJob
 from ..schedules import Schedule, ScheduleDetails, make_schedule, with_cron
 from ..sync import SyncClient
+from .held import ABSENT
 from .options import Classifier, Middleware, WorkerOptions, default_name
 from .report import Report
 from .run import WorkerRun
@@ -44,7 +45,7 @@ class Worker:
     | `stuck_limit` | stuck handlers at which the worker drains and `run` raises `StuckHandlers` | none |
     | `unsettled_limit` | outcomes without an answer at which claims stop | 1,000, or 4 per slot |
     | `middleware` | functions `(ctx, call)` around each handler, outermost first | none |
-    | `state` | shared object, `ctx.state` in handlers | None |
+    | `state` | shared object, `ctx.state` in handlers | none |
     | `classify` | function from an exception to an outcome, or None for the default | none |
     | `lease` | lease of claimed jobs | setting of the queue |
     | `wait` | longest long poll | 20 s |
@@ -66,7 +67,7 @@ class Worker:
         stuck_grace: Duration = 10,
         stuck_limit: int | None = None,
         middleware: Sequence[Middleware] = (),
-        state: Any = None,
+        state: Any = ABSENT,
         classify: Classifier | None = None,
         lease: Duration | None = None,
         wait: Duration = 20,
@@ -74,6 +75,8 @@ class Worker:
         version: str | None = None,
         unsettled_limit: int | None = None,
     ) -> None:
+        if not isinstance(client, (Client, SyncClient)):
+            raise ConfigurationError(f"{client!r} is not a client (write it as Worker(Client(url), jobs))")
         self.client = client.client if isinstance(client, SyncClient) else client
         self.jobs = list(jobs)
         _check_jobs(self.jobs)

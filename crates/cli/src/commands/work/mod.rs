@@ -47,7 +47,8 @@ when it is over. With --until-empty the worker ends when no job is ready: exit c
 paused queue still has jobs.")]
 pub(crate) struct WorkOptions {
     /// Program, run by sh -c
-    #[arg(long, value_name = "CMD")]
+    // An empty program would complete all jobs without any work.
+    #[arg(long, value_name = "CMD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     exec: String,
     /// Queue to claim from; may be repeated, in order of preference
     #[arg(short, long = "queue", value_name = "QUEUE", default_value = "default")]
