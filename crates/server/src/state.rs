@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
-use longshore_core::id::ScheduleName;
+use longshore_core::id::{QueueName, ScheduleName};
 use longshore_core::profile::Profile;
 use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
@@ -233,8 +233,8 @@ impl AppState {
     /// Publishes a change of a schedule to the event streams of all servers.
     ///
     /// A failure is logged only: the change itself is stored.
-    pub(crate) async fn publish_schedule(&self, name: &ScheduleName, change: ScheduleChange) {
-        let announced = self.store.announce_schedule(Arc::from(name.as_str()), change, self.now());
+    pub(crate) async fn publish_schedule(&self, name: &ScheduleName, queue: QueueName, change: ScheduleChange) {
+        let announced = self.store.announce_schedule(Arc::from(name.as_str()), queue, change, self.now());
         if let Err(error) = self.report_error(announced.await) {
             tracing::debug!(?error, "a change of a schedule was not announced to the event streams");
         }
