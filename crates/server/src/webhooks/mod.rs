@@ -17,7 +17,6 @@ use longshore_engine::{Delivery, Effect, Subscriptions};
 use longshore_store::{Clock, OsRng, SystemClock};
 use longshore_webhooks::client::{SystemDialer, WebhookClient};
 use longshore_webhooks::guard::AddressGuard;
-use longshore_webhooks::network::Cidr;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,8 +92,8 @@ pub(crate) struct FailureStreak {
 }
 
 impl Webhooks {
-    pub(crate) fn new(allowed: Vec<Cidr>) -> Self {
-        let client = WebhookClient::new(SystemDialer, AddressGuard::new(allowed));
+    pub(crate) fn new(guard: AddressGuard) -> Self {
+        let client = WebhookClient::new(SystemDialer, guard);
         if let Err(error) = &client {
             tracing::error!(%error, "TLS cannot be set up: webhooks will fail");
         }
