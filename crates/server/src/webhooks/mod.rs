@@ -32,6 +32,8 @@ pub(crate) struct Webhooks {
     client: Option<WebhookClient<SystemDialer>>,
     /// Requests a look at the due deliveries.
     wake: Notify,
+    /// Reports that an attempt has ended, so that another one has its place.
+    freed: Notify,
     in_flight: Mutex<InFlightDeliveries>,
     /// Subscriptions as of the last look: which transitions are worth a wake-up.
     subscriptions: Mutex<Arc<Subscriptions>>,
@@ -100,6 +102,7 @@ impl Webhooks {
         Self {
             client: client.ok(),
             wake: Notify::new(),
+            freed: Notify::new(),
             in_flight: Mutex::default(),
             subscriptions: Mutex::default(),
             has_callbacks: AtomicBool::new(false),
