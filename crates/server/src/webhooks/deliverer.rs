@@ -148,7 +148,8 @@ impl Looks {
     /// Attempts the deliveries that have a place; the others wait.
     fn attempt_waiting(&mut self, app: &AppState) {
         self.waiting.retain(|(entry, host)| {
-            match app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref()) {
+            let reservation = app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref());
+            match reservation {
                 Reservation::Reserved => {
                     app.background_tasks.spawn(deliver(app.clone(), entry.clone(), host.clone()));
                     false

@@ -279,7 +279,7 @@ fn parse_networks(layers: &[NamedLayer<'_>]) -> Result<Vec<Cidr>, CliError> {
 fn parse_ports(named: Option<(String, String)>) -> Result<Vec<u16>, CliError> {
     let Some((list, name)) = named else { return Ok(Vec::new()) };
     let invalid = || CliError::refused(format!("{name}: expected ports from 1 to 65535, such as 443,8443"));
-    let parse = |text: &str| text.trim().parse().ok().filter(|port| *port > 0).ok_or_else(invalid);
+    let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(invalid);
     list.split(',').map(parse).collect()
 }
 
