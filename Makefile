@@ -6,6 +6,8 @@ HISTORIES ?= 100000
 FIRST_SEED ?= 0
 KILL_CYCLES ?= 2000
 WEBHOOK_KILLS ?= 200
+TICKS ?= 1000000
+LISTENERS ?= 1000
 CALL_POINTS ?= 40
 FLIPS ?= 20000
 POWER_CUTS ?= 10000
@@ -21,7 +23,8 @@ HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = proces
 
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
 	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
-	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks test-http-postgres \
+	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks soak-schedules soak-events \
+	test-http-postgres \
 	regenerate-fixtures
 
 help: ## lists the targets
@@ -187,7 +190,7 @@ audit: ## checks licences, sources and security advisories of the dependencies
 		echo "audit: the advisory database is not reachable: advisories were not checked"; \
 	fi
 
-soak: soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks ## runs all soak tests: hours
+soak: soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks soak-schedules soak-events ## runs all soak tests: hours
 
 soak-model: ## compares engine and model on HISTORIES (100,000) random histories from FIRST_SEED (0)
 	HISTORIES=$(HISTORIES) FIRST_SEED=$(FIRST_SEED) cargo test --release -p longshore-testkit --test differential -- --exact soak --nocapture
@@ -209,6 +212,13 @@ soak-cluster: ## kills NODE_KILLS (50) of three nodes on one PostgreSQL, and WOR
 
 soak-webhooks: ## kills a server WEBHOOK_KILLS (200) times while it delivers to a receiver that misbehaves
 	WEBHOOK_KILLS=$(WEBHOOK_KILLS) cargo test --release -p longshore-cli --test cli -- webhook_soak --nocapture
+
+soak-schedules: ## fires TICKS (1,000,000) ticks on two servers over clock changes and lost answers, and 50,000 on PostgreSQL
+	TICKS=$(TICKS) cargo test --release -p longshore-server --lib -- schedules::tests::two_servers_on_one_store --nocapture
+	TICKS=50000 cargo test --release -p longshore-server --lib -- schedules::tests::two_servers_on_postgres --nocapture
+
+soak-events: ## LISTENERS (1,000) clients follow the events of a server under load; a tenth of them never reads
+	ulimit -n 8192; LISTENERS=$(LISTENERS) cargo test --release -p longshore-server --test wire -- events::listeners_that_never_read --nocapture
 
 test-http-postgres: ## runs every scenario and the HTTP tests on PostgreSQL
 	SCENARIO_STEP=1 cargo nextest run -p longshore-server --test wire_on_postgres --test scenarios_on_postgres --no-fail-fast

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use longshore_server::{InProcessServer, ServerClock, ServerError, ServerOptions, StoreInfo};
+use longshore_server::{Cidr, InProcessServer, InvalidNetwork, ServerClock, ServerError, ServerOptions, StoreInfo};
 use longshore_store::{Clock, StoreError, SystemClock, VirtualClock};
 use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreLocation};
 use tokio::runtime::Runtime;
@@ -48,6 +48,8 @@ pub enum OpenError {
     /// The directory is in use, is not a data directory, or cannot be read.
     Store(StoreError),
     Server(ServerError),
+    /// A network of [`InProcessOptions::webhook_allow`] is invalid.
+    Network(String),
     Thread(io::Error),
 }
 
@@ -56,6 +58,7 @@ impl fmt::Display for OpenError {
         match self {
             Self::Store(error) => write!(f, "cannot open the queue: {error}"),
             Self::Server(error) => write!(f, "cannot start the queue: {error}"),
+            Self::Network(error) => write!(f, "cannot allow webhooks: {error}"),
             Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
@@ -63,30 +66,69 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+/// Settings of a queue inside the process. [`Longshore::options`] returns the defaults.
+#[derive(Clone, Debug, Default)]
+#[must_use = "options have no effect until a queue is opened with them"]
+pub struct InProcessOptions {
+    webhook_allow: Vec<String>,
+}
+
+impl InProcessOptions {
+    /// Allows webhooks to a private network, such as `10.0.0.0/8`. Can be repeated.
+    ///
+    /// Without it, webhooks reach globally routable addresses only.
+    pub fn webhook_allow(mut self, network: impl Into<String>) -> Self {
+        self.webhook_allow.push(network.into());
+        self
+    }
+
+    /// Opens the queue in a directory, which is created if it is missing.
+    pub async fn open(self, directory: impl AsRef<Path>) -> Result<Longshore, OpenError> {
+        let location = StoreLocation::Directory(directory.as_ref().to_owned());
+        Longshore::start(self, location, "an acknowledged change is synced to disk", None).await
+    }
+
+    /// Opens a queue in memory. Its jobs end with it.
+    pub async fn in_memory(self) -> Result<Longshore, OpenError> {
+        Longshore::start(self, StoreLocation::Memory, "none: jobs are lost when the process ends", None).await
+    }
+
+    fn networks(&self) -> Result<Vec<Cidr>, OpenError> {
+        let parse = |network: &String| network.parse().map_err(|error: InvalidNetwork| error.to_string());
+        self.webhook_allow.iter().map(parse).collect::<Result<_, String>>().map_err(OpenError::Network)
+    }
+}
+
 impl Longshore {
+    /// Returns options to open a queue with.
+    pub fn options() -> InProcessOptions {
+        InProcessOptions::default()
+    }
+
     /// Opens the queue in a directory, which is created if it is missing.
     pub async fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let location = StoreLocation::Directory(directory.as_ref().to_owned());
-        Self::start(location, "an acknowledged change is synced to disk", None).await
+        Self::options().open(directory).await
     }
 
     /// Opens a queue in memory. Its jobs end with it.
     pub async fn in_memory() -> Result<Self, OpenError> {
-        Self::start(StoreLocation::Memory, "none: jobs are lost when the process ends", None).await
+        Self::options().in_memory().await
     }
 
     /// Opens a queue in memory whose clock stands still until it is advanced.
     #[cfg(feature = "testing")]
     pub(crate) async fn in_virtual_time() -> Result<Self, OpenError> {
         let clock = Arc::new(VirtualClock::new(SystemClock::new().now()));
-        Self::start(StoreLocation::Memory, "none", Some(clock)).await
+        Self::start(Self::options(), StoreLocation::Memory, "none", Some(clock)).await
     }
 
     async fn start(
+        options: InProcessOptions,
         location: StoreLocation,
         durability: &str,
         virtual_clock: Option<Arc<VirtualClock>>,
     ) -> Result<Self, OpenError> {
+        let webhook_allow = options.networks()?;
         let kind = if matches!(location, StoreLocation::Memory) { "memory" } else { "embedded" };
         let about = StoreInfo { kind: kind.to_owned(), durability: durability.to_owned() };
         let (clock, mode, time): (Arc<dyn Clock>, _, _) = match virtual_clock {
@@ -105,7 +147,8 @@ impl Longshore {
             let server = match store {
                 Ok(store) => {
                     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-                    let options = ServerOptions { time, ..ServerOptions::new(nowhere, Arc::new(store), about) };
+                    let defaults = ServerOptions::new(nowhere, Arc::new(store), about);
+                    let options = ServerOptions { time, webhook_allow, ..defaults };
                     InProcessServer::start(options).await.map_err(OpenError::Server)
                 }
                 Err(error) => Err(error),

@@ -69,7 +69,7 @@ mod workflows;
 pub use client::{Builder, Client};
 pub use clock::monotonic;
 #[cfg(feature = "embedded")]
-pub use embedded::{Longshore, OpenError};
+pub use embedded::{InProcessOptions, Longshore, OpenError};
 pub use error::{BadUrl, Error, ServerRefusal};
 pub use events::{EventQuery, EventStream, ReceivedEvent};
 pub use job::Job;

@@ -84,7 +84,7 @@ pub enum Effect {
     /// A queue changed, by a command or a submission.
     Queue { name: QueueName, change: QueueChange, at: Timestamp },
     /// A schedule changed or had a tick. The server announces it to the store.
-    Schedule { name: Arc<str>, change: ScheduleChange, at: Timestamp },
+    Schedule { name: Arc<str>, queue: QueueName, change: ScheduleChange, at: Timestamp },
 }
 
 impl Effect {

@@ -50,6 +50,7 @@ mod wire;
 pub use access::{TokenRecord, TokenSecret, tokens};
 pub use declared_queues::declare;
 pub use in_process::InProcessServer;
+pub use longshore_webhooks::network::{Cidr, InvalidNetwork};
 pub use options::{Limits, SaveVirtualTime, ServerClock, ServerOptions, StoreInfo};
 pub use otlp::config::OtlpConfig;
 pub use schedules::declared::declare_schedule;

@@ -36,6 +36,10 @@ pub struct ServerOptions {
     pub request_id_seed: u64,
     /// Networks that webhooks may reach although they are not globally routable.
     pub webhook_allow: Vec<Cidr>,
+    /// Refuses webhooks to URLs without TLS.
+    pub webhook_https_only: bool,
+    /// Ports that webhooks may reach; empty: all.
+    pub webhook_ports: Vec<u16>,
     /// Serves TLS instead of plain HTTP. `metrics_listen` stays plain.
     pub tls: Option<Arc<ServerTls>>,
     /// Origins whose pages may call the API, such as `https://jobs.example`.
@@ -61,6 +65,8 @@ impl ServerOptions {
             metrics_listen: None,
             request_id_seed: 0,
             webhook_allow: Vec::new(),
+            webhook_https_only: false,
+            webhook_ports: Vec::new(),
             tls: None,
             cors_origins: Vec::new(),
             listeners: None,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_api::ErrorCode;
-use longshore_core::id::ScheduleName;
+use longshore_core::id::{QueueName, ScheduleName};
 use longshore_core::profile::Profile;
 use longshore_core::{ScheduleChange, Timestamp};
 use longshore_engine::{AdminCommand, AdminResponse, BatchRefusal, ClaimRequest, SubmitRequest, Submitted};
 use longshore_store::clock::monotonic;
 use longshore_store::{Grant, InstrumentedStore, Park, Store, StoreError, StoreFuture};
 use longshore_tls::ServerTls;
+use longshore_webhooks::guard::AddressGuard;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -105,6 +106,8 @@ impl AppState {
             request_id_seed,
             allowed_hosts,
             webhook_allow,
+            webhook_https_only,
+            webhook_ports,
             tls,
             cors_origins,
             otlp,
@@ -115,6 +118,7 @@ impl AppState {
         // A data directory has one server, and so has virtual time.
         let is_alone = about.kind == "embedded" || matches!(time, ServerClock::Virtual { .. });
         let operations = Arc::new(OperationEngine::new(is_alone));
+        let guard = AddressGuard::new(webhook_allow).https_only(webhook_https_only).with_ports(webhook_ports);
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
             ServerClock::Real => None,
@@ -150,7 +154,7 @@ impl AppState {
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
             store_health: StoreFailures::default(),
-            webhooks: Webhooks::new(webhook_allow),
+            webhooks: Webhooks::new(guard),
             tls,
             cors_origins,
             tracer: Tracer::new(otlp),
@@ -233,8 +237,8 @@ impl AppState {
     /// Publishes a change of a schedule to the event streams of all servers.
     ///
     /// A failure is logged only: the change itself is stored.
-    pub(crate) async fn publish_schedule(&self, name: &ScheduleName, change: ScheduleChange) {
-        let announced = self.store.announce_schedule(Arc::from(name.as_str()), change, self.now());
+    pub(crate) async fn publish_schedule(&self, name: &ScheduleName, queue: QueueName, change: ScheduleChange) {
+        let announced = self.store.announce_schedule(Arc::from(name.as_str()), queue, change, self.now());
         if let Err(error) = self.report_error(announced.await) {
             tracing::debug!(?error, "a change of a schedule was not announced to the event streams");
         }

@@ -498,9 +498,15 @@ impl Store for PostgresStore {
         self.run(async move { events::watch(&node).await })
     }
 
-    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+    fn announce_schedule(
+        &self,
+        name: Arc<str>,
+        queue: QueueName,
+        change: ScheduleChange,
+        at: Timestamp,
+    ) -> StoreFuture<'_, ()> {
         let node = Arc::clone(&self.node);
-        self.run(async move { events::announce(&node, Effect::Schedule { name, change, at }).await })
+        self.run(async move { events::announce(&node, Effect::Schedule { name, queue, change, at }).await })
     }
 
     fn wakeups(&self) -> ChangeFeed {

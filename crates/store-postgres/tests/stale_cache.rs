@@ -149,10 +149,11 @@ impl Store for TwoNodes {
     fn announce_schedule(
         &self,
         name: Arc<str>,
+        queue: QueueName,
         change: longshore_core::ScheduleChange,
         at: Timestamp,
     ) -> StoreFuture<'_, ()> {
-        self.one().announce_schedule(name, change, at)
+        self.one().announce_schedule(name, queue, change, at)
     }
 
     fn write_system(&self, write: SystemWrite) -> StoreFuture<'_, Result<SystemWritten, SystemRefusal>> {

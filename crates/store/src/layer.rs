@@ -112,8 +112,8 @@ macro_rules! store_layer {
             }
 
             /// Passes to the inner store without the write hook: an event is no change of a job.
-            fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
-                self.inner().announce_schedule(name, change, at)
+            fn announce_schedule(&self, name: Arc<str>, queue: QueueName, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+                self.inner().announce_schedule(name, queue, change, at)
             }
 
             /// Returns the number of claims parked in the inner store.
@@ -151,8 +151,8 @@ macro_rules! store_layer {
                 StoreLayer::watch_events(self)
             }
 
-            fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
-                StoreLayer::announce_schedule(self, name, change, at)
+            fn announce_schedule(&self, name: Arc<str>, queue: QueueName, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
+                StoreLayer::announce_schedule(self, name, queue, change, at)
             }
 
             fn wakeups(&self) -> ChangeFeed {

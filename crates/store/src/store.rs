@@ -135,8 +135,14 @@ pub trait Store: StoreReader {
     /// the events of all earlier commits.
     fn watch_events(&self) -> StoreFuture<'_, u64>;
 
-    /// Publishes a change of a schedule to the event streams of all servers.
-    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()>;
+    /// Publishes a change of a schedule for a queue to the event streams of all servers.
+    fn announce_schedule(
+        &self,
+        name: Arc<str>,
+        queue: QueueName,
+        change: ScheduleChange,
+        at: Timestamp,
+    ) -> StoreFuture<'_, ()>;
 
     /// Subscribes to hints about changes. A lost hint delays a reaction and has no other effect.
     fn wakeups(&self) -> ChangeFeed;

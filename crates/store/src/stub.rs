@@ -117,7 +117,13 @@ impl Store for Stub {
         ready(0)
     }
 
-    fn announce_schedule(&self, _: Arc<str>, _: longshore_core::ScheduleChange, _: Timestamp) -> StoreFuture<'_, ()> {
+    fn announce_schedule(
+        &self,
+        _: Arc<str>,
+        _: QueueName,
+        _: longshore_core::ScheduleChange,
+        _: Timestamp,
+    ) -> StoreFuture<'_, ()> {
         ready(())
     }
 

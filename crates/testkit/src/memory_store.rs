@@ -376,8 +376,14 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(self.wakeups.mark())))
     }
 
-    fn announce_schedule(&self, name: Arc<str>, change: ScheduleChange, at: Timestamp) -> StoreFuture<'_, ()> {
-        self.wakeups.publish(&mut vec![Effect::Schedule { name, change, at }]);
+    fn announce_schedule(
+        &self,
+        name: Arc<str>,
+        queue: QueueName,
+        change: ScheduleChange,
+        at: Timestamp,
+    ) -> StoreFuture<'_, ()> {
+        self.wakeups.publish(&mut vec![Effect::Schedule { name, queue, change, at }]);
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -55,6 +55,9 @@ pub(crate) async fn connect<D: Dialer>(
     guard: &AddressGuard,
     target: &Target,
 ) -> Result<D::Stream, DeliveryFailure> {
+    if !guard.permits_url(target) {
+        return Err(DeliveryFailure::UrlNotAllowed);
+    }
     let addresses = match &target.host {
         TargetHost::Address(address) => vec![*address],
         TargetHost::Name(name) => dialer.resolve(name).await.map_err(|_| DeliveryFailure::NameNotResolved)?,

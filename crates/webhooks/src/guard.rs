@@ -1,18 +1,39 @@
-//! The address guard: which addresses a delivery may dial.
+//! The address guard: which URLs and addresses a delivery may reach.
 
 use std::net::IpAddr;
 
 use crate::network::{Cidr, canonical, embedded_by_nat64, is_global};
+use crate::target::Target;
 
 /// Allows globally routable addresses, and the networks that the operator has opened.
 #[derive(Clone, Debug, Default)]
 pub struct AddressGuard {
     allowed: Vec<Cidr>,
+    is_https_only: bool,
+    /// Empty: all.
+    ports: Vec<u16>,
 }
 
 impl AddressGuard {
     pub fn new(allowed: Vec<Cidr>) -> Self {
-        Self { allowed }
+        Self { allowed, ..Self::default() }
+    }
+
+    /// Refuses URLs without TLS.
+    #[must_use]
+    pub fn https_only(self, is_https_only: bool) -> Self {
+        Self { is_https_only, ..self }
+    }
+
+    /// Refuses other ports than these. An empty list allows all.
+    #[must_use]
+    pub fn with_ports(self, ports: Vec<u16>) -> Self {
+        Self { ports, ..self }
+    }
+
+    /// Whether the scheme and the port of a URL are allowed.
+    pub(crate) fn permits_url(&self, target: &Target) -> bool {
+        (target.is_https || !self.is_https_only) && (self.ports.is_empty() || self.ports.contains(&target.port))
     }
 
     /// Whether this address may be dialled.

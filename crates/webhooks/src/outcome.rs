@@ -17,6 +17,8 @@ pub enum AttemptResult {
 pub enum DeliveryFailure {
     /// An address of the host is in a network that the operator has not allowed.
     AddressNotAllowed,
+    /// The operator has not allowed the scheme or the port of the URL.
+    UrlNotAllowed,
     /// The URL cannot be used, for example because of an invalid host.
     InvalidUrl,
     NameNotResolved,
@@ -32,6 +34,7 @@ impl DeliveryFailure {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AddressNotAllowed => "address_not_allowed",
+            Self::UrlNotAllowed => "url_not_allowed",
             Self::InvalidUrl => "invalid_url",
             Self::NameNotResolved => "name_not_resolved",
             Self::ConnectionRefused => "connection_refused",
@@ -70,7 +73,9 @@ impl AttemptResult {
             Self::Response { status: 410, .. } => AttemptVerdict::Gone,
             // A redirect is a failure: the new place was not checked, and was not configured.
             Self::Response { retry_after, .. } => AttemptVerdict::Retry { retry_after: *retry_after },
-            Self::Failure(DeliveryFailure::AddressNotAllowed | DeliveryFailure::InvalidUrl) => AttemptVerdict::Final,
+            Self::Failure(
+                DeliveryFailure::AddressNotAllowed | DeliveryFailure::UrlNotAllowed | DeliveryFailure::InvalidUrl,
+            ) => AttemptVerdict::Final,
             Self::Failure(
                 DeliveryFailure::NameNotResolved
                 | DeliveryFailure::ConnectionRefused

@@ -299,3 +299,21 @@ async fn global_addresses_are_dialled() {
         assert_eq!(dialer.dialled().len(), 1, "{host}");
     }
 }
+
+/// Checklist: S20: the operator may allow https alone, and some ports.
+#[tokio::test]
+async fn other_schemes_and_ports_are_refused_before_the_lookup() {
+    let dialer = RecordingDialer::default();
+    let guard = AddressGuard::default().https_only(true).with_ports(vec![443, 8443]);
+    let client = WebhookClient::new(dialer.clone(), guard).unwrap();
+    for url in ["http://8.8.8.8/", "http://8.8.8.8:443/", "https://8.8.8.8:22/", "HTTPS://unknown.test:80/"] {
+        let refused = AttemptResult::Failure(DeliveryFailure::UrlNotAllowed);
+        assert_eq!(send(&client, url).await, refused, "{url}");
+    }
+    assert_eq!(dialer.dialled(), []);
+    for url in ["https://8.8.8.8/", "https://8.8.8.8:8443/"] {
+        assert_eq!(send(&client, url).await, AttemptResult::Failure(DeliveryFailure::ConnectionRefused), "{url}");
+    }
+    assert_eq!(dialer.dialled().len(), 2);
+    assert_eq!(send(&client, "https://10.0.0.1/").await, REFUSED);
+}

@@ -167,6 +167,32 @@ async fn a_worker_has_schedules_and_classifies_errors() -> TestResult {
     Ok(())
 }
 
+/// A queue inside the application reaches a private receiver only if its network is allowed.
+#[tokio::test]
+async fn webhooks_reach_allowed_networks() -> TestResult {
+    let receiver = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/hook", receiver.local_addr()?);
+    let put = longshore::api::webhook::PutWebhook { url, events: None, queues: None, enabled: None };
+    let allowed = Longshore::options().webhook_allow("127.0.0.0/8").in_memory().await?;
+    allowed.client().put_webhook("own", &put).await?;
+    allowed.client().test_webhook("own").await?;
+    receiver.accept().await?;
+    let other = Longshore::in_memory().await?;
+    other.client().put_webhook("own", &put).await?;
+    other.client().test_webhook("own").await?;
+    loop {
+        let deliveries = other.client().webhook_deliveries("own", 1, None).await?.deliveries;
+        if let Some(attempt) = deliveries.first().and_then(|delivery| delivery.attempts.first()) {
+            assert_eq!(attempt.error.as_deref(), Some("address_not_allowed"));
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let invalid = Longshore::options().webhook_allow("10.0.0.0/99").in_memory().await;
+    assert!(matches!(invalid, Err(longshore::OpenError::Network(_))));
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_queue_is_inside_the_application() -> TestResult {
     let directory = tempfile::tempdir()?;

@@ -89,7 +89,7 @@ impl TextTable {
         for row in &self.rows {
             table.add_row(row.iter().map(|value| cell(value, output.colour)));
         }
-        let last = self.rows.first().map_or(0, Vec::len).saturating_sub(1);
+        let last = self.rows.first().map_or(self.header.len(), Vec::len).saturating_sub(1);
         for (index, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, if index == last { 0 } else { 2 }));
         }
@@ -137,5 +137,7 @@ mod tests {
             render, "NAME         JOBS  STATE\na\\u{1b}[2J      7  dead_letter\nlong name\\n  1234",
             "\n{render}"
         );
+        let empty = TextTable::new(&["NAME", "JOBS"]).render(&output);
+        assert_eq!(empty, "NAME  JOBS", "\n{empty}");
     }
 }

@@ -110,7 +110,7 @@ fn write_event(bytes: &mut BytesMut, cursor: Cursor, event: &Effect) {
             });
             "queue"
         }
-        Effect::Schedule { name, change, at } => {
+        Effect::Schedule { name, queue: _, change, at } => {
             json.object(|json| {
                 json.field("name").text(name);
                 json.field("change").word(change.as_str());

@@ -39,8 +39,7 @@ impl EventFilter {
             Effect::Queue { name, .. } => {
                 self.is_visible(name) && !names_job_fields && self.queue.as_ref().is_none_or(|queue| queue == name)
             }
-            // The event does not name the queue of the schedule.
-            Effect::Schedule { .. } => !names_job_fields && self.queue.is_none() && self.scope.is_none(),
+            Effect::Schedule { queue, .. } => self.is_visible(queue) && !names_job_fields && self.queue.is_none(),
             Effect::Claimable(_) => false,
         }
     }

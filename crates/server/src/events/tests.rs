@@ -74,7 +74,7 @@ async fn each_filter_reads_its_own_events() {
     publish(&log, first.to_vec());
     publish(&log, vec![Effect::Claimable(queue("a"))]);
     publish(&log, vec![Effect::Queue { name: queue("a"), change: QueueChange::Paused, at }]);
-    publish(&log, vec![Effect::Schedule { name: "s".into(), change: ScheduleChange::Fired, at }]);
+    publish(&log, vec![Effect::Schedule { name: "s".into(), queue: queue("a"), change: ScheduleChange::Fired, at }]);
     publish(&log, vec![moved(3, "a", "y", StateKind::Failed), moved(1, "a", "x", StateKind::Running)]);
     let expected: [&[&str]; 6] = [
         &["job a pending", "job b running", "queue paused", "schedule fired", "job a failed", "job a running"],

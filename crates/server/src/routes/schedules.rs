@@ -34,12 +34,12 @@ pub(crate) async fn list(CallerState(app): CallerState<AppState>, mut query: Que
     let name = |text: &str| ScheduleName::new(text).ok();
     let after = query.parse_with("cursor", "must be \"next\" of an earlier page", name)?;
     query.end()?;
-    let list = Box::pin(storage::list(&*app.store, after.as_ref(), limit));
+    let is_visible = |schedule: &Schedule| app.can_see(&schedule.queue);
+    let list = Box::pin(storage::list(&*app.store, after.as_ref(), limit, is_visible));
     let (page, has_more) = app.call_store(list).await?;
     let next = page.last().filter(|_| has_more).map(|last| last.schedule.name.to_string());
     let now = app.now();
-    let visible = page.iter().filter(|stored| app.can_see(&stored.schedule.queue));
-    ok(&Schedules { schedules: visible.map(|stored| to_wire(stored, now)).collect::<Result<_, _>>()?, next })
+    ok(&Schedules { schedules: page.iter().map(|stored| to_wire(stored, now)).collect::<Result<_, _>>()?, next })
 }
 
 /// `GET /v1/schedules/{name}`
@@ -88,7 +88,7 @@ pub(crate) async fn put(
         Written::Nothing => (StatusCode::OK, None),
     };
     if let Some(change) = change {
-        app.publish_schedule(&name, change).await;
+        app.publish_schedule(&name, stored.schedule.queue.clone(), change).await;
     }
     json(status, &to_wire(&stored, app.now())?)
 }
@@ -100,12 +100,12 @@ pub(crate) async fn delete(
     _: NoQuery,
     _: NoBody,
 ) -> ApiResult {
-    find(&app, &name).await?;
+    let queue = find(&app, &name).await?.schedule.queue;
     if !app.call_store(Box::pin(storage::delete(&*app.store, &name))).await? {
         return Err(not_found());
     }
     app.schedules.on_delete(&name);
-    app.publish_schedule(&name, ScheduleChange::Deleted).await;
+    app.publish_schedule(&name, queue, ScheduleChange::Deleted).await;
     no_content()
 }
 
@@ -167,7 +167,8 @@ async fn set_paused(app: &AppState, name: &ScheduleName, paused: bool, note: Opt
     })
     .await?;
     if written == Written::Changed {
-        app.publish_schedule(name, if paused { ScheduleChange::Paused } else { ScheduleChange::Resumed }).await;
+        let change = if paused { ScheduleChange::Paused } else { ScheduleChange::Resumed };
+        app.publish_schedule(name, stored.schedule.queue.clone(), change).await;
     }
     ok(&to_wire(&stored, app.now())?)
 }

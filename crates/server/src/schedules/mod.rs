@@ -9,4 +9,6 @@ pub(crate) mod definition;
 pub(crate) mod engine;
 mod record;
 pub(crate) mod storage;
+#[cfg(test)]
+mod tests;
 mod tick;

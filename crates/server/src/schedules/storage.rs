@@ -48,15 +48,12 @@ pub(crate) async fn read(store: &dyn Store, name: &ScheduleName) -> Result<Optio
     let key = name.as_str().as_bytes();
     let found = store.system_records(SystemQuery::one(SystemKind::Schedule, key)).await?;
     let Some(record) = found.first() else { return Ok(None) };
-    read_progress(store, name, record).await.map(Some)
+    let schedule = decode_schedule(name, &record.value).map_err(corrupt(name.as_str()))?;
+    read_progress(store, schedule, record.revision).await.map(Some)
 }
 
-async fn read_progress(
-    store: &dyn Store,
-    name: &ScheduleName,
-    record: &SystemRecord,
-) -> Result<StoredSchedule, StoreError> {
-    let schedule = decode_schedule(name, &record.value).map_err(corrupt(name.as_str()))?;
+async fn read_progress(store: &dyn Store, schedule: Schedule, revision: u64) -> Result<StoredSchedule, StoreError> {
+    let name = &schedule.name;
     let found = store.system_records(SystemQuery::one(SystemKind::Tick, progress_key(name))).await?;
     let (progress, progress_expected) = match found.first() {
         Some(found) => {
@@ -64,7 +61,7 @@ async fn read_progress(
         }
         None => (Progress::starting(schedule.created_at), Expected::Absent),
     };
-    Ok(StoredSchedule { schedule, progress, revision: record.revision, progress_expected })
+    Ok(StoredSchedule { schedule, progress, revision, progress_expected })
 }
 
 /// A page ends early when its definitions have this many bytes.
@@ -72,11 +69,14 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Definitions of a page that are read at once.
 const PAGE_STEP: usize = 8;
 
-/// Lists at most `limit` schedules by name, after a name. Returns whether there may be more.
+/// Lists at most `limit` visible schedules by name, after a name. Returns whether there may be more.
+///
+/// A page ends with a visible schedule: its name is the cursor of the next page.
 pub(crate) async fn list(
     store: &dyn Store,
     after: Option<&ScheduleName>,
     limit: usize,
+    is_visible: impl Fn(&Schedule) -> bool,
 ) -> Result<(Vec<StoredSchedule>, bool), StoreError> {
     let (mut all, mut bytes, mut after) = (Vec::new(), 0, after.cloned());
     loop {
@@ -85,12 +85,16 @@ pub(crate) async fn list(
         let found = definitions(store, after.as_ref(), step).await?;
         let is_last = found.len() < step;
         for (name, record) in found {
+            let schedule = decode_schedule(&name, &record.value).map_err(corrupt(name.as_str()))?;
+            after = Some(name);
+            if !is_visible(&schedule) {
+                continue;
+            }
             if all.len() == limit || bytes >= PAGE_BYTES_MAX {
                 return Ok((all, true));
             }
             bytes += record.value.len();
-            all.push(read_progress(store, &name, &record).await?);
-            after = Some(name);
+            all.push(read_progress(store, schedule, record.revision).await?);
         }
         if is_last {
             return Ok((all, false));

@@ -132,8 +132,8 @@ impl TickBatch {
                     ScheduleChange::Skipped
                 }
             };
-            let name = Arc::from(stored.schedule.name.as_str());
-            if let Err(error) = store.announce_schedule(name, change, now).await {
+            let (name, queue) = (Arc::from(stored.schedule.name.as_str()), stored.schedule.queue.clone());
+            if let Err(error) = store.announce_schedule(name, queue, change, now).await {
                 tracing::debug!(%error, "a tick was not announced to the event streams");
             }
         }

@@ -9,7 +9,7 @@ use longshore_core::target_url::host_of;
 use longshore_engine::{DeliveryKey, Subscriptions};
 use longshore_store::StoreError;
 use longshore_webhooks::target::{Target, TargetHost};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::attempt;
 use super::deliveries::{self, DueEntry};
@@ -22,6 +22,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const NEXT_PART_PAUSE: Duration = Duration::from_millis(50);
 /// Delay of a requested look, so that many commits share one.
 const DEBOUNCE: Duration = Duration::from_millis(2);
+/// The same while known deliveries wait for a place: another one would only wait, too.
+const CROWDED_DEBOUNCE: Duration = Duration::from_millis(50);
 /// Due entries that one look reads.
 const PAGE: usize = 500;
 /// Attempts in flight at this server.
@@ -34,30 +36,37 @@ const HOST_IN_FLIGHT_MAX: usize = 4;
 pub(super) struct InFlightDeliveries {
     deliveries: HashSet<DeliveryKey>,
     hosts: HashMap<String, usize>,
-    /// Whether a due delivery was left because a bound was reached.
-    has_waiting: bool,
+}
+
+/// Whether a due delivery can be attempted now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reservation {
+    Reserved,
+    /// This server attempts it already.
+    InFlight,
+    /// A bound is reached.
+    Full,
 }
 
 impl InFlightDeliveries {
-    /// Reserves a place. Returns `false` if a bound is reached or the delivery is in flight.
-    fn reserve(&mut self, delivery: DeliveryKey, host: Option<&str>) -> bool {
+    /// Reserves a place.
+    fn reserve(&mut self, delivery: DeliveryKey, host: Option<&str>) -> Reservation {
         if self.deliveries.contains(&delivery) {
-            return false;
+            return Reservation::InFlight;
         }
         let of_host = host.and_then(|host| self.hosts.get(host)).copied().unwrap_or(0);
         if self.deliveries.len() >= IN_FLIGHT_MAX || of_host >= HOST_IN_FLIGHT_MAX {
-            self.has_waiting = true;
-            return false;
+            return Reservation::Full;
         }
         self.deliveries.insert(delivery);
         if let Some(host) = host {
             *self.hosts.entry(host.to_owned()).or_default() += 1;
         }
-        true
+        Reservation::Reserved
     }
 
-    /// Gives a place up. Returns whether a delivery waits for one.
-    fn release(&mut self, delivery: DeliveryKey, host: Option<&str>) -> bool {
+    /// Gives a place up.
+    fn release(&mut self, delivery: DeliveryKey, host: Option<&str>) {
         self.deliveries.remove(&delivery);
         if let Some(host) = host
             && let Some(count) = self.hosts.get_mut(host)
@@ -67,7 +76,6 @@ impl InFlightDeliveries {
                 self.hosts.remove(host);
             }
         }
-        std::mem::take(&mut self.has_waiting)
     }
 }
 
@@ -89,10 +97,8 @@ pub(crate) async fn run(app: AppState) {
                 POLL_INTERVAL
             }
         };
-        tokio::select! {
-            () = app.drained.cancelled() => return,
-            () = app.webhooks.wake.notified() => sleep(DEBOUNCE).await,
-            () = sleep(pause) => {}
+        if !looks.attempt_known(&app, pause).await {
+            return;
         }
     }
 }
@@ -107,6 +113,8 @@ struct Looks {
     version: Option<u64>,
     /// Hosts of the endpoints by name.
     hosts: HashMap<String, String>,
+    /// Deliveries of the last look that wait for a place, with their hosts.
+    waiting: Vec<(DueEntry, Option<String>)>,
 }
 
 impl Looks {
@@ -126,15 +134,54 @@ impl Looks {
             // A schedule, another server or an earlier run has submitted jobs with callback URLs.
             app.webhooks.expect_callbacks();
         }
-        for entry in due {
+        let due = due.into_iter().map(|entry| {
             let host = self.host_of_lane(&entry.lane);
-            if app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref()) {
-                app.background_tasks.spawn(deliver(app.clone(), entry, host));
-            }
-        }
+            (entry, host)
+        });
+        self.waiting = due.collect();
+        self.attempt_waiting(app);
         let has_more = next.is_some();
         self.start = next.unwrap_or_default();
         Ok(has_more)
+    }
+
+    /// Attempts the deliveries that have a place; the others wait.
+    fn attempt_waiting(&mut self, app: &AppState) {
+        self.waiting.retain(|(entry, host)| {
+            let reservation = app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref());
+            match reservation {
+                Reservation::Reserved => {
+                    app.background_tasks.spawn(deliver(app.clone(), entry.clone(), host.clone()));
+                    false
+                }
+                Reservation::InFlight => false,
+                Reservation::Full => true,
+            }
+        });
+    }
+
+    /// Attempts known deliveries as places become free, until the next look. Returns `false` if
+    /// the server has drained.
+    async fn attempt_known(&mut self, app: &AppState, pause: Duration) -> bool {
+        let mut until = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = app.drained.cancelled() => return false,
+                () = app.webhooks.freed.notified() => {
+                    if !self.waiting.is_empty() {
+                        self.attempt_waiting(app);
+                        if self.waiting.is_empty() {
+                            return true;
+                        }
+                    }
+                }
+                () = app.webhooks.wake.notified() => {
+                    let debounce = if self.waiting.is_empty() { DEBOUNCE } else { CROWDED_DEBOUNCE };
+                    until = until.min(Instant::now() + debounce);
+                }
+                () = sleep_until(until) => return true,
+            }
+        }
     }
 
     /// Loads the endpoints again if one of them has changed.
@@ -185,9 +232,8 @@ async fn deliver(app: AppState, entry: DueEntry, host: Option<String>) {
     if let Err(error) = result {
         tracing::debug!(%error, %delivery, "delivery not finished; it is attempted again");
     }
-    if app.webhooks.in_flight.lock().release(delivery, host.as_deref()) {
-        app.webhooks.wake();
-    }
+    app.webhooks.in_flight.lock().release(delivery, host.as_deref());
+    app.webhooks.freed.notify_one();
 }
 
 async fn take_and_attempt(app: &AppState, entry: DueEntry) -> Result<(), StoreError> {
@@ -216,14 +262,15 @@ mod tests {
     #[test]
     fn bounds_per_host_and_in_total() {
         let mut flight = InFlightDeliveries::default();
-        assert!((0..4).all(|number| flight.reserve(key(number), Some("a"))));
-        assert!(!flight.reserve(key(9), Some("a")), "four for each host");
-        assert!(flight.reserve(key(9), Some("b")) && !flight.reserve(key(9), Some("b")), "once each");
-        assert!(flight.release(key(0), Some("a")), "one waits");
-        assert!(!flight.release(key(1), Some("a")));
-        assert!(flight.reserve(key(20), Some("a")));
-        assert!((100..160).all(|number| flight.reserve(key(number), Some(&number.to_string()))));
-        assert!(!flight.reserve(key(200), Some("c")), "64 in total");
+        let mut reserve = |number, host: &str| flight.reserve(key(number), Some(host));
+        assert!((0..4).all(|number| reserve(number, "a") == Reservation::Reserved));
+        assert_eq!(reserve(9, "a"), Reservation::Full, "four for each host");
+        assert_eq!([reserve(9, "b"), reserve(9, "b")], [Reservation::Reserved, Reservation::InFlight], "once each");
+        flight.release(key(0), Some("a"));
+        let mut reserve = |number, host: &str| flight.reserve(key(number), Some(host));
+        assert_eq!(reserve(20, "a"), Reservation::Reserved);
+        assert!((100..159).all(|number| reserve(number, &number.to_string()) == Reservation::Reserved));
+        assert_eq!(reserve(200, "c"), Reservation::Full, "64 in total");
     }
 
     #[test]

@@ -17,7 +17,6 @@ use longshore_engine::{Delivery, Effect, Subscriptions};
 use longshore_store::{Clock, OsRng, SystemClock};
 use longshore_webhooks::client::{SystemDialer, WebhookClient};
 use longshore_webhooks::guard::AddressGuard;
-use longshore_webhooks::network::Cidr;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,6 +32,8 @@ pub(crate) struct Webhooks {
     client: Option<WebhookClient<SystemDialer>>,
     /// Requests a look at the due deliveries.
     wake: Notify,
+    /// Reports that an attempt has ended, so that another one has its place.
+    freed: Notify,
     in_flight: Mutex<InFlightDeliveries>,
     /// Subscriptions as of the last look: which transitions are worth a wake-up.
     subscriptions: Mutex<Arc<Subscriptions>>,
@@ -93,14 +94,15 @@ pub(crate) struct FailureStreak {
 }
 
 impl Webhooks {
-    pub(crate) fn new(allowed: Vec<Cidr>) -> Self {
-        let client = WebhookClient::new(SystemDialer, AddressGuard::new(allowed));
+    pub(crate) fn new(guard: AddressGuard) -> Self {
+        let client = WebhookClient::new(SystemDialer, guard);
         if let Err(error) = &client {
             tracing::error!(%error, "TLS cannot be set up: webhooks will fail");
         }
         Self {
             client: client.ok(),
             wake: Notify::new(),
+            freed: Notify::new(),
             in_flight: Mutex::default(),
             subscriptions: Mutex::default(),
             has_callbacks: AtomicBool::new(false),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::Setup;
 use crate::common::client::lease;
+use crate::common::{Client, EventStream, Setup};
 use crate::{call_as, create, first_token, text};
 
 fn queues_of(rows: &Value) -> Vec<String> {
@@ -51,6 +51,35 @@ async fn listings_show_only_the_queues_of_the_token() {
         assert_eq!(call_as(&mut c, &token, "POST", "/v1/jobs/bulk", Some(bulk)).await.ok(200)["matched"], 4);
         call_as(&mut c, &token, "GET", "/metrics", None).await.problem(403, "forbidden");
     }
+    server.stop().await;
+}
+
+/// Pages and events have the schedules of the token's queues only, and no name of another one.
+#[tokio::test]
+async fn schedules_of_other_queues_are_not_listed_and_have_no_events() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let root = first_token(&mut c).await;
+    let own = create(&mut c, &root, "own", &["read"], &["mail"]).await;
+    let put = async |c: &mut Client, name: &str, queue: &str| {
+        let body = json!({"every": "1m", "queue": queue, "job": {"type": "t"}}).to_string();
+        call_as(c, &root, "PUT", &format!("/v1/schedules/{name}"), Some(&body)).await.ok(201);
+    };
+    let mut events = EventStream::open_as(server.address, "/v1/events", &own).await;
+    for (name, queue) in [("a", "secret"), ("b", "mail"), ("c", "secret"), ("d", "mail"), ("e", "secret")] {
+        put(&mut c, name, queue).await;
+    }
+    call_as(&mut c, &root, "POST", "/v1/schedules/d/pause", Some("{}")).await.ok(200);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let event = events.expect("schedule").await;
+        seen.push(format!("{} {}", text(&event.data["name"]), text(&event.data["change"])));
+    }
+    assert_eq!(seen, ["b created", "d created", "d paused"]);
+    let first = call_as(&mut c, &own, "GET", "/v1/schedules?limit=1", None).await.ok(200);
+    assert_eq!((&first["schedules"][0]["name"], &first["next"]), (&json!("b"), &json!("b")));
+    let last = call_as(&mut c, &own, "GET", "/v1/schedules?limit=1&cursor=b", None).await.ok(200);
+    assert_eq!((&last["schedules"][0]["name"], &last["next"]), (&json!("d"), &json!(null)));
     server.stop().await;
 }
 

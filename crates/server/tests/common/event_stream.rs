@@ -31,8 +31,17 @@ pub(crate) struct StreamEvent {
 
 impl EventStream {
     pub(crate) async fn open(address: SocketAddr, path: &str, last_event_id: Option<&str>) -> Self {
-        let mut stream = TcpStream::connect(address).await.unwrap();
         let header = last_event_id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        Self::open_with(address, path, &header).await
+    }
+
+    /// Opens a stream with a token.
+    pub(crate) async fn open_as(address: SocketAddr, path: &str, token: &str) -> Self {
+        Self::open_with(address, path, &format!("Authorization: Bearer {token}\r\n")).await
+    }
+
+    async fn open_with(address: SocketAddr, path: &str, header: &str) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n{header}\r\n").as_bytes()).await.unwrap();
         let (head, cursor) = (String::new(), String::new());
         let mut opened = Self { stream, head, encoded: Vec::new(), text: String::new(), is_ended: false, cursor };

@@ -246,6 +246,53 @@ async fn a_listener_that_does_not_read_is_cut_off_and_others_go_on() {
     server.stop().await;
 }
 
+/// Reads until a listener has seen the whole life of so many jobs.
+async fn follow(mut events: EventStream, jobs: usize) {
+    let (mut checker, mut ended) = (Checker::default(), 0);
+    while ended < jobs {
+        ended += usize::from(checker.add(&events.expect("job").await.data));
+    }
+}
+
+/// A tenth of the listeners never reads. They are cut off with a reason; the others miss nothing.
+///
+/// `LISTENERS` is the number of all: 50 by default, 1,000 in `make soak-events`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listeners_that_never_read_are_cut_off_and_the_others_miss_nothing() {
+    const JOBS: usize = 40;
+    let listeners: usize = std::env::var("LISTENERS").map_or(50, |text| text.parse().unwrap());
+    let server = Setup::memory().real_time().start().await;
+    let mut c = server.client().await;
+    c.put("/v1/queues/q", "{}").await.ok(201);
+    let (mut reading, mut silent) = (tokio::task::JoinSet::new(), Vec::new());
+    for number in 0..listeners {
+        if number % 10 == 0 {
+            silent.push(server.events("").await);
+        } else {
+            reading.spawn(follow(server.events("?queue=q").await, JOBS));
+        }
+    }
+    tokio::join!(submit_many(&mut c, "flood", 60_000), work(&server, JOBS));
+    while let Some(followed) = reading.join_next().await {
+        followed.unwrap();
+    }
+    let count = silent.len();
+    for mut events in silent {
+        let closed = loop {
+            let event = events.next().await.expect("the stream ended without a reason");
+            if event.name == "closed" {
+                break event;
+            }
+        };
+        assert_eq!(closed.data, json!({"reason": "slow"}));
+        assert_eq!(events.next().await, None, "the stream goes on");
+    }
+    let metrics = c.get("/metrics").await;
+    let cut_off = format!("longshore_event_listeners_cut_off_total {count}\n");
+    assert!(metrics.text().contains(&cut_off), "{}", metrics.text());
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn streams_end_with_the_server() {
     let mut server = Setup::memory().start().await;

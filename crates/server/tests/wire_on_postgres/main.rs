@@ -17,6 +17,7 @@ mod common;
 mod fleet;
 mod fleet_events;
 mod fleet_operations;
+mod fleet_schedules;
 
 #[path = "../wire/admin.rs"]
 mod admin;
@@ -42,6 +43,8 @@ mod long_polling;
 mod operations;
 #[path = "../wire/queues.rs"]
 mod queues;
+#[path = "../wire/schedule_model.rs"]
+mod schedule_model;
 #[path = "../wire/schedules.rs"]
 mod schedules;
 #[path = "../wire/settle_in_claim.rs"]
@@ -56,6 +59,8 @@ mod system;
 mod trace_context;
 #[path = "../wire/traces.rs"]
 mod traces;
+#[path = "../wire/webhook_model.rs"]
+mod webhook_model;
 #[path = "../wire/webhooks.rs"]
 mod webhooks;
 #[path = "../wire/workers.rs"]

@@ -10,7 +10,7 @@ use longshore_core::{QueueChange, ScheduleChange};
 use longshore_engine::Effect;
 
 /// First byte of every body. A node that does not know it reports a gap.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const JOB: u8 = 1;
 const QUEUE: u8 = 2;
 const SCHEDULE: u8 = 3;
@@ -39,8 +39,9 @@ pub(crate) fn encode(effects: &[Effect]) -> Option<Vec<u8>> {
             Effect::Queue { name, change, at } => {
                 put_change(&mut bytes, QUEUE, name.as_str(), index_of(QueueChange::ALL, change), *at);
             }
-            Effect::Schedule { name, change, at } => {
+            Effect::Schedule { name, queue, change, at } => {
                 put_change(&mut bytes, SCHEDULE, name, index_of(ScheduleChange::ALL, change), *at);
+                put_text(&mut bytes, queue.as_str());
             }
             Effect::Claimable(_) => {}
         }
@@ -86,6 +87,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Effect>> {
                 name: Arc::from(reader.text()?),
                 change: reader.one_of(ScheduleChange::ALL)?,
                 at: reader.time()?,
+                queue: QueueName::new(reader.text()?).ok()?,
             },
             _ => return None,
         });
@@ -167,7 +169,7 @@ mod tests {
             moved(None, None),
             moved(Some(WorkflowId::from_bytes([8; 16])), Some(StateKind::Pending)),
             Effect::Queue { name: queue.clone(), change: QueueChange::Deleted, at },
-            Effect::Schedule { name: "nightly".into(), change: ScheduleChange::Skipped, at },
+            Effect::Schedule { name: "nightly".into(), queue: queue.clone(), change: ScheduleChange::Skipped, at },
         ];
         let bytes = encode(&effects).unwrap();
         assert_eq!(decode(&bytes), Some(effects));

@@ -1,6 +1,6 @@
 //! `longshore schedules put`
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use longshore_api::Duration;
 use longshore_api::enums::{Misfire, Overlap, Priority};
 use longshore_api::job::NewJob;
@@ -13,11 +13,13 @@ use crate::terminal::error::CliError;
 
 /// Create or replace a schedule
 #[derive(Debug, Args)]
+#[group(skip)]
+#[command(group(ArgGroup::new("times").required(true).args(["cron", "every"])))]
 pub(crate) struct PutOptions {
     /// The schedule's name
     name: String,
     /// Cron expression: five fields, six with seconds first, or @hourly to @yearly
-    #[arg(long, conflicts_with = "every", required_unless_present = "every")]
+    #[arg(long)]
     cron: Option<String>,
     /// Interval, such as 90s, instead of --cron
     #[arg(long)]

@@ -111,6 +111,8 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.auto_queues = config.auto_queues;
     options.limits.drain_timeout = config.drain_timeout.as_std();
     options.webhook_allow.clone_from(&config.webhook_allow);
+    options.webhook_https_only = config.webhook_https_only;
+    options.webhook_ports.clone_from(&config.webhook_ports);
     options.otlp = otlp()?;
     options.io_threads = io_threads();
     options.metrics_listen = config.metrics_listen;

@@ -115,6 +115,13 @@ pub(super) struct Layer {
     /// [env: LONGSHORE_WEBHOOK_ALLOW, separated by commas]
     #[arg(long, value_name = "CIDR")]
     webhook_allow: Option<Vec<String>>,
+    /// Refuse webhooks to URLs without TLS [env: LONGSHORE_WEBHOOK_HTTPS_ONLY] [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    webhook_https_only: Option<bool>,
+    /// Ports that webhooks may reach, such as 443,8443, instead of all; separated by commas
+    /// [env: LONGSHORE_WEBHOOK_PORTS]
+    #[arg(long, value_name = "PORTS")]
+    webhook_ports: Option<String>,
 }
 
 /// Location of the store.
@@ -171,6 +178,9 @@ pub(super) struct ServeConfig {
     pub(super) webhooks: BTreeMap<String, PutWebhook>,
     /// Networks that webhooks may reach although they are not globally routable.
     pub(super) webhook_allow: Vec<Cidr>,
+    pub(super) webhook_https_only: bool,
+    /// Ports that webhooks may reach; empty: all.
+    pub(super) webhook_ports: Vec<u16>,
     pub(super) schedules: BTreeMap<String, PutSchedule>,
 }
 
@@ -237,6 +247,8 @@ impl ServeConfig {
             queues,
             webhooks,
             webhook_allow: parse_networks(&layers)?,
+            webhook_https_only: layers.iter().find_map(|named| named.layer.webhook_https_only).unwrap_or(false),
+            webhook_ports: parse_ports(first(|layer| layer.webhook_ports.clone(), "webhook_ports"))?,
             schedules,
         })
     }
@@ -261,6 +273,14 @@ fn parse_networks(layers: &[NamedLayer<'_>]) -> Result<Vec<Cidr>, CliError> {
     let Some((networks, name)) = layers.iter().find_map(named) else { return Ok(Vec::new()) };
     let parse = |text: &String| text.parse::<Cidr>().map_err(|error| CliError::refused(format!("{name}: {error}")));
     networks.iter().map(parse).collect()
+}
+
+/// Returns the ports of a list. `named` has the list and the name of its option.
+fn parse_ports(named: Option<(String, String)>) -> Result<Vec<u16>, CliError> {
+    let Some((list, name)) = named else { return Ok(Vec::new()) };
+    let invalid = || CliError::refused(format!("{name}: expected ports from 1 to 65535, such as 443,8443"));
+    let parse = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(invalid);
+    list.split(',').map(parse).collect()
 }
 
 fn variable(option: &str) -> String {
@@ -308,6 +328,8 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         tls_client_ca: text("tls_client_ca").map(PathBuf::from),
         log: text("log"),
         log_format: text("log_format"),
+        webhook_https_only: choice("webhook_https_only")?,
+        webhook_ports: text("webhook_ports"),
         webhook_allow: text("webhook_allow").map(|list| list.split(',').map(|one| one.trim().to_owned()).collect()),
     })
 }
@@ -474,6 +496,19 @@ mod tests {
             ["*", "null", "jobs.example", "https://", "https://jobs.example/", "https://Jobs.example", "https://*"]
         {
             assert!(made(invalid).is_err(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn webhooks_reach_all_ports_by_default() {
+        let made = config(Layer::default(), &[], None).unwrap();
+        assert_eq!((made.webhook_https_only, made.webhook_ports.len()), (false, 0));
+        let ports = [("LONGSHORE_WEBHOOK_PORTS", "443, 8443")];
+        let made = config(Layer::default(), &ports, Some("webhook_https_only = true")).unwrap();
+        assert_eq!((made.webhook_https_only, made.webhook_ports), (true, vec![443, 8_443]));
+        for invalid in ["0", "65536", "https", "443,"] {
+            let refused = config(Layer::default(), &[("LONGSHORE_WEBHOOK_PORTS", invalid)], None).unwrap_err();
+            assert!(refused.message.starts_with("LONGSHORE_WEBHOOK_PORTS: "), "{invalid}");
         }
     }
 
