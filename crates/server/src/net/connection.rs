@@ -134,6 +134,16 @@ async fn answer(
     }
     let (parts, body) = request.into_parts();
     let admitted = app.access.admit(&parts.method, parts.uri.path(), &parts.headers, peer, || app.now());
+    if admitted.is_err() {
+        app.metrics.denied.fetch_add(1, Ordering::Relaxed);
+    }
+    let admitted = admitted.and_then(|origin| {
+        app.metrics.admission.check_request(&parts.method, parts.uri.path())?;
+        origin.count_request(&parts.method, parts.uri.path()).inspect_err(|_| {
+            app.metrics.rate_limited.fetch_add(1, Ordering::Relaxed);
+        })?;
+        Ok(origin)
+    });
     // A client with `Expect: 100-continue` has not sent its body yet: there is nothing to drain.
     let expects_continue = parts.headers.contains_key(header::EXPECT);
     let drain = BodyDrain::default();
@@ -184,7 +194,6 @@ async fn refuse(app: &AppState, path: &str, denied: Denied) -> Response {
             () = app.stopping.cancelled() => {}
         }
     }
-    app.metrics.denied.fetch_add(1, Ordering::Relaxed);
     tracing::debug!(status = error.problem().status, "request not admitted");
     if dialects::ocypod::is_ocypod_path(path) {
         return dialects::ocypod::error_response(error);

@@ -13,6 +13,7 @@ mod common;
 
 mod audit;
 mod browser;
+mod limits;
 mod matrix;
 mod ocypod;
 mod scope;

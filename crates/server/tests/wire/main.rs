@@ -27,6 +27,7 @@ mod logs;
 mod long_polling;
 mod openapi;
 mod operations;
+mod overload;
 mod problems;
 mod queues;
 mod restart;
