@@ -30,6 +30,7 @@ mod operations;
 mod overload;
 mod problems;
 mod queues;
+mod raw_sockets;
 mod restart;
 mod schedules;
 mod settle_in_claim;
