@@ -184,7 +184,7 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
 
 fn write_admission(text: &mut Exposition, app: &AppState) {
     let admission = &app.metrics.admission;
-    let help = "Calls that wait for the store; a batch counts as one per 100 items.";
+    let help = "Calls that wait for the store; a batch counts as one per 20 items.";
     text.family("longshore_store_calls_in_flight", "gauge", help);
     text.unlabelled("longshore_store_calls_in_flight", admission.load());
     let name = "longshore_http_requests_overload_refused_total";

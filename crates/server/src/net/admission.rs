@@ -14,7 +14,7 @@ use longshore_store::StoreOp;
 use crate::wire::problem::ApiError;
 
 /// Items of a batch that count as one call.
-const ITEMS_PER_UNIT: usize = 100;
+const ITEMS_PER_UNIT: usize = 20;
 /// Worker requests are refused at this multiple of the limit for submissions.
 const WORK_FACTOR: u64 = 4;
 /// The wait that a refused client is told grows with its number, up to this many seconds: clients
@@ -170,9 +170,9 @@ mod tests {
         let admission = Admission::new(100);
         assert_eq!(admission.begin(StoreOp::Tick, 1), 0);
         assert_eq!(admission.begin(StoreOp::Claim, 0), 1, "its size is known afterwards");
-        assert_eq!(admission.begin(StoreOp::Submit, 1_000), 10);
-        assert_eq!(admission.load(), 11);
-        admission.end(10);
+        assert_eq!(admission.begin(StoreOp::Submit, 1_000), 50);
+        assert_eq!(admission.load(), 51);
+        admission.end(50);
         admission.end(1);
         assert_eq!(admission.load(), 0);
     }
