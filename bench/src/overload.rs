@@ -272,9 +272,12 @@ async fn measure(options: &OverloadOptions) -> Outcome<()> {
 async fn send_slowly(server: SocketAddr, number: usize, stop: Arc<AtomicBool>) {
     let head = b"POST /v1/claims HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n";
     // Every second client stalls in the body, the others in the head.
-    let at_once = if number % 2 == 0 { head.len() } else { 10 };
+    let at_once = if number.is_multiple_of(2) { head.len() } else { 10 };
     while !stop.load(Ordering::Relaxed) {
-        let Ok(mut client) = RawClient::connect(server).await else { continue };
+        let Ok(mut client) = RawClient::connect(server).await else {
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         if client.send(&head[..at_once]).await.is_err() {
             continue;
         }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use longshore_testkit::postgres::{new_schema, shared_url};
 use serde_json::{Value, json};
 
-use crate::support::{Server, alone, longshore, run};
+use crate::support::{Server, alone, eventually, longshore, run};
 
 const PAYLOAD: &str = "canary-payload-5d1c";
 const RESULT: &str = "canary-result-77aa";
@@ -50,6 +50,8 @@ struct Session {
     token: String,
     evidence: Evidence,
     log: PathBuf,
+    /// Writes the event stream to a file.
+    events: (Child, PathBuf),
 }
 
 impl Session {
@@ -65,7 +67,16 @@ impl Session {
         let server = Server::spawn(command);
         let mut evidence = Evidence::default();
         evidence.add("banner", server.banner.to_string().as_bytes());
-        Self { server, token, evidence, log }
+        let events = folder.join("events");
+        let mut listener = Command::new("curl");
+        listener.args(["-s", "-N", "-o"]).arg(&events).arg("-H").arg(format!("authorization: Bearer {token}"));
+        let listener = listener.arg(format!("{}/v1/events", server.url)).spawn().unwrap();
+        let session = Self { server, token, evidence, log, events: (listener, events) };
+        eventually("the stream is open", || {
+            let (_, metrics) = session.curl(&session.token, "GET", "/metrics", "");
+            String::from_utf8_lossy(&metrics).contains("longshore_event_listeners 1\n")
+        });
+        session
     }
 
     fn curl(&self, token: &str, method: &str, path: &str, body: &str) -> (u16, Vec<u8>) {
@@ -75,14 +86,8 @@ impl Session {
         if !body.is_empty() {
             curl.args(["--data-binary", body]);
         }
-        let answer = run(
-            {
-                curl.arg(format!("{}{path}", self.server.url));
-                curl
-            },
-            b"",
-        )
-        .stdout;
+        curl.arg(format!("{}{path}", self.server.url));
+        let answer = run(curl, b"").stdout;
         let (body, status) = answer.rsplit_once('\n').unwrap();
         (status.parse().unwrap(), body.as_bytes().to_vec())
     }
@@ -163,10 +168,6 @@ impl Session {
         let mut basic = Command::new("curl");
         basic.args(["-s", "-u", &format!("user:{BASIC}")]).arg(format!("{}/info", self.server.url));
         self.evidence.add("errors", run(basic, b"").stdout.as_bytes());
-        let mut events = Command::new("curl");
-        events.args(["-s", "-N", "--max-time", "2", "-H"]).arg(format!("authorization: Bearer {root}"));
-        events.arg(format!("{}/v1/events", self.server.url)).args(["-H", "last-event-id: 0"]);
-        self.evidence.add("events", run(events, b"").stdout.as_bytes());
         for (place, path) in [
             ("metrics", "/metrics"),
             ("audit", "/v1/audit"),
@@ -201,6 +202,11 @@ impl Session {
     /// Stops the server, and searches.
     fn search(mut self, secrets: &Secrets, files: Option<&Path>) {
         assert_eq!(self.server.stop().code(), Some(0));
+        // The stream ends with the server.
+        let (mut listener, events) = self.events;
+        drop(listener.wait());
+        self.evidence.add("events", &std::fs::read(events).unwrap());
+        assert!(String::from_utf8_lossy(&self.evidence.0["events"]).contains("completed"), "the stream had events");
         self.evidence.add("log", &std::fs::read(&self.log).unwrap());
         if let Some(files) = files {
             self.evidence.add_files(files);

@@ -287,7 +287,7 @@ impl Access {
 }
 
 /// Headers by which a proxy names the client that it forwards for.
-const FORWARDED: [HeaderName; 3] =
+static FORWARDED: [HeaderName; 3] =
     [header::FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-real-ip")];
 
 /// Refuses a request of a proxy on this machine: its client may be anywhere.
