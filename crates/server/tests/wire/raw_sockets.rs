@@ -39,7 +39,7 @@ async fn statuses(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
 
 /// Sends many requests, some at a time, and checks that each is refused.
 async fn assert_all_refused(server: &TestServer, requests: Vec<String>) {
-    let sent = requests.iter().map(async |request| (request, statuses(server, request.as_bytes()).await));
+    let sent = requests.iter().map(|request| async move { (request, statuses(server, request.as_bytes()).await) });
     let mut answered = futures_util::stream::iter(sent).buffer_unordered(32);
     while let Some((request, answers)) = answered.next().await {
         let shown: String = request.chars().take(300).collect();
@@ -260,7 +260,7 @@ async fn truncated_requests_change_nothing() {
 async fn limits_are_exact() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
-    let mut at = async |bytes: Vec<u8>, accepted: bool, what: &str| {
+    let at = async |bytes: Vec<u8>, accepted: bool, what: &str| {
         let mut c = server.client().await;
         c.raw(&bytes).await;
         let reply = timeout(Duration::from_secs(30), c.reply()).await.expect("left hanging");
@@ -456,7 +456,7 @@ async fn hostile_paths_find_nothing() {
 /// Returns the documented methods of every path, with parameters filled in.
 async fn routes(c: &mut Client) -> Vec<(String, Vec<String>)> {
     let document = c.get("/openapi.json").await.ok(200);
-    let methods = |operations: &Value| operations.as_object().unwrap().keys().cloned().collect();
+    let methods = |operations: &Value| -> Vec<String> { operations.as_object().unwrap().keys().cloned().collect() };
     let fill = |path: &str| {
         path.replace("{queue}", "default")
             .replace("{id}", "0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10")
