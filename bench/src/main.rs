@@ -5,7 +5,9 @@
 mod backlog;
 mod compare;
 mod host;
+mod overload;
 mod plot;
+mod raw_http;
 mod samples;
 mod sweep;
 mod vacuum;
@@ -49,6 +51,10 @@ enum BenchCommand {
     Sweep(sweep::SweepOptions),
     /// Draw the CSV files of sweeps as SVG
     Plot(plot::PlotOptions),
+    /// Measure a running server at its peak, under overload, and afterwards
+    Overload(overload::OverloadOptions),
+    /// Measure a running server beside slow and idle connections
+    SlowClients(overload::SlowClientOptions),
     #[command(flatten)]
     InProcess(InProcessCommand),
 }
@@ -95,6 +101,8 @@ fn main() -> ExitCode {
         BenchCommand::Compare(options) => compare::run(options),
         BenchCommand::Sweep(options) => sweep::run(options).map(|()| true),
         BenchCommand::Plot(options) => plot::run(&options).map(|()| true),
+        BenchCommand::Overload(options) => overload::run(&options).map(|()| true),
+        BenchCommand::SlowClients(options) => overload::run_slow_clients(&options).map(|()| true),
         BenchCommand::InProcess(command) => {
             measure_in_process(command);
             Ok(true)

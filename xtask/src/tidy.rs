@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-use crate::checks::{Finding, banned_words, crate_order, doc_names, option_docs, size, type_names};
+use crate::checks::{Finding, banned_words, crate_order, doc_names, option_docs, security_rows, size, type_names};
 use crate::config::{Config, List};
 use crate::tree::{self, SourceFile};
 
@@ -50,6 +50,7 @@ fn find(files: &[SourceFile], config: &Config) -> Vec<Finding> {
     findings.extend(crate_order::check(files, &config.crate_order));
     findings.extend(option_docs::check(files));
     findings.extend(doc_names::check(files));
+    findings.extend(security_rows::check(files));
     let mut findings = without_allowed(findings, &config.allowed, config.own);
     let by_path: HashMap<_, _> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     findings.retain(|finding| by_path.get(finding.path.as_str()).is_none_or(|file| !is_marked(file, finding.line)));

@@ -22,6 +22,15 @@ pub struct NewToken {
     /// When the token ends; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
+    /// Requests per second on each server, 1-1000000; a submission counts as its number of jobs.
+    /// Absent: without a limit.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// Requests that may come at once, 1-1000000; absent: as many as in one second. It needs `rate`.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
 }
 
 /// A token, without its secret.
@@ -42,6 +51,12 @@ pub struct Token {
     pub expires_at: Option<Time>,
     /// Last use, to the minute.
     pub last_used_at: Option<Time>,
+    /// Requests per second on each server; `null`: without a limit.
+    #[serde(default)]
+    pub rate: Option<u32>,
+    /// Requests that may come at once; `null`: without a limit.
+    #[serde(default)]
+    pub burst: Option<u32>,
 }
 
 /// A created token, with its text.

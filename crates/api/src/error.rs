@@ -111,7 +111,7 @@ codes! {
         when "the body, or one of payload, result, progress and checkpoint, is too large",
         do "store large data elsewhere and submit a reference";
     UnsupportedMediaType = "unsupported_media_type", 415, "The body must be application/json",
-        when "a request with a body has another content type",
+        when "a request with a body has another content type, or a `Content-Encoding`",
         do "send `Content-Type: application/json`";
     MisdirectedRequest = "misdirected_request", 421, "The host name is not one of this server",
         when "a server without tokens is addressed by a host name that it does not know",
@@ -120,13 +120,13 @@ codes! {
         when "the queue already has `max_queued` waiting jobs",
         do "retry with backoff";
     RateLimited = "rate_limited", 429, "Too many requests",
-        when "too many requests with large bodies are in flight",
+        when "the token has sent more than its rate, or too many large bodies are in flight",
         do "retry with backoff";
     Internal = "internal", 500, "The server has a defect",
         when "the server failed unexpectedly",
         do "report the `request_id`; retry only with the same idempotency key or lease token";
     StoreUnavailable = "store_unavailable", 503, "The store cannot do this now",
-        when "the store is stopping, read-only, out of disk space or not reachable",
+        when "the store is stopping, overloaded, read-only, out of disk space or not reachable",
         do "retry with backoff";
     SubmissionTimeout = "submission_timeout", 504, "The submission was not acknowledged in time",
         when "the store did not confirm the submission in time; it may still be applied",

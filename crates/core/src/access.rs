@@ -77,6 +77,15 @@ impl ScopePattern {
         }
     }
 
+    /// Whether this pattern matches every queue that `other` matches.
+    fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Exact(name)) => self.matches(name),
+            (Self::Exact(_), Self::Prefix(_)) => false,
+            (Self::Prefix(prefix), Self::Prefix(longer)) => longer.starts_with(prefix.as_str()),
+        }
+    }
+
     /// Whether this is `*`.
     pub fn matches_all(&self) -> bool {
         matches!(self, Self::Prefix(prefix) if prefix.is_empty())
@@ -136,6 +145,11 @@ impl QueueScope {
 
     pub fn covers(&self, queue: &QueueName) -> bool {
         self.0.iter().any(|pattern| pattern.matches(queue))
+    }
+
+    /// Whether each pattern of `other` is included in one of these.
+    pub fn includes(&self, other: &Self) -> bool {
+        other.0.iter().all(|pattern| self.0.iter().any(|own| own.includes(pattern)))
     }
 
     pub fn covers_everything(&self) -> bool {
@@ -320,6 +334,17 @@ mod tests {
         for text in bad {
             assert_eq!(TokenParts::parse(&text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn scopes_include_smaller_ones() {
+        let scope = |patterns: &[&str]| {
+            QueueScope::new(patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()).unwrap()
+        };
+        let includes = |outer: &[&str], inner: &[&str]| scope(outer).includes(&scope(inner));
+        assert!(includes(&["*"], &["mail", "a.*", "*"]));
+        assert!(includes(&["a.*", "mail"], &["a.b", "a.b.*", "mail"]));
+        assert!(!includes(&["a.*"], &["a.b", "mail"]) && !includes(&["a.b"], &["a.*"]) && !includes(&["a.*"], &["*"]));
     }
 
     #[test]

@@ -77,6 +77,7 @@ pub mod priority;
 pub mod profile;
 pub mod promote;
 pub mod queue_context;
+pub mod rate_limit;
 pub mod refusal;
 pub mod requeue;
 pub mod retry;

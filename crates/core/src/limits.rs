@@ -82,6 +82,8 @@ const _: () = assert!(PAYLOAD_BYTES_DEFAULT <= PAYLOAD_BYTES_MAX);
 const _: () = assert!(HISTORY_MAX >= 2 && ATTEMPTS_MAX >= 1);
 
 pub const TOKENS_MAX: usize = 10_000;
+/// Requests and jobs per second of a token, and the same for its burst.
+pub const TOKEN_RATE_MAX: u32 = 1_000_000;
 pub const TOKEN_NAME_CHARS_MAX: usize = 128;
 /// Queue patterns of one token.
 pub const TOKEN_QUEUES_MAX: usize = 100;

@@ -18,10 +18,12 @@ pub enum SystemKind {
     Audit = 8,
     /// A bulk operation.
     Operation = 9,
+    /// The queues of the token that has opened a workflow without members.
+    WorkflowScope = 10,
 }
 
 impl SystemKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Schedule,
         Self::Tick,
         Self::Webhook,
@@ -31,6 +33,7 @@ impl SystemKind {
         Self::Token,
         Self::Audit,
         Self::Operation,
+        Self::WorkflowScope,
     ];
 
     /// Returns the stored number.

@@ -102,9 +102,15 @@ impl fmt::Debug for SaveVirtualTime {
     }
 }
 
+/// Calls that may wait for the store by default: a fraction of a second of its work.
+const IN_FLIGHT_MAX: usize = 2_048;
+
 /// Limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// Calls that wait for the store. From here on submissions are refused, reads from half of it,
+    /// and requests of workers from four times as many.
+    pub in_flight_max: usize,
     pub connections_max: usize,
     pub connections_per_address_max: usize,
     pub body_bytes_max: usize,
@@ -130,6 +136,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            in_flight_max: IN_FLIGHT_MAX,
             connections_max: 16_384,
             connections_per_address_max: 16_384,
             body_bytes_max: 32 << 20,

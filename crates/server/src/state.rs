@@ -26,6 +26,7 @@ use crate::background::throughput::ThroughputStats;
 use crate::background::virtual_time::VirtualTime;
 use crate::background::worker_registry::WorkerRegistry;
 use crate::events::EventLog;
+use crate::net::admission::{Admission, RequestClass};
 use crate::operations::engine::OperationEngine;
 use crate::options::{Limits, ServerClock, ServerOptions, StoreInfo};
 use crate::otlp::exporter::Tracer;
@@ -113,7 +114,7 @@ impl AppState {
             otlp,
             ..
         } = options;
-        let metrics: Arc<Metrics> = Arc::default();
+        let metrics = Arc::new(Metrics::new(Admission::new(limits.in_flight_max)));
         let schedules: Arc<ScheduleEngine> = Arc::default();
         // A data directory has one server, and so has virtual time.
         let is_alone = about.kind == "embedded" || matches!(time, ServerClock::Virtual { .. });
@@ -185,6 +186,11 @@ impl AppState {
         &self,
         request: SubmitRequest,
     ) -> Result<Result<Vec<Submitted>, BatchRefusal>, ApiError> {
+        // Bodies that were read at the same time may all have been admitted.
+        self.metrics.admission.check(RequestClass::Submit)?;
+        if let Some(token) = self.token() {
+            token.count_jobs(request.batch.len());
+        }
         if request.submissions().any(|submission| submission.job.callback_url.is_some()) {
             self.webhooks.expect_callbacks();
         }

@@ -294,7 +294,14 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn submit(&self, request: SubmitRequest) -> StoreFuture<'_, Result<Vec<Submitted>, BatchRefusal>> {
-        Box::pin(self.call(|reply| WriteRequest::Submit(Box::new(request), reply)))
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let requests = self.requests.as_ref().filter(|_| !self.poisoned()).ok_or(StoreError::Poisoned)?;
+            // Leases of running jobs must not expire behind a backlog of submissions.
+            let sent = requests.send_deferrable(WriteRequest::Submit(Box::new(request), reply)).await;
+            sent.map_err(|_| StoreError::Poisoned)?;
+            answer.await.unwrap_or_else(|_| Err(StoreError::unknown(writer_died())))
+        })
     }
 
     fn claim_or_park(&self, request: ClaimRequest, park: Park) -> StoreFuture<'_, Result<Grant, Refusal>> {

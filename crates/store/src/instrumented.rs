@@ -113,10 +113,17 @@ pub struct StoreCall<'a> {
     pub took: Duration,
     /// The call may have been parked, so `took` does not measure the store.
     pub waits: bool,
+    /// What [`Observer::begin`] returned.
+    pub load: u32,
 }
 
 /// Collects measurements. It is called on the path of the request and must not block.
 pub trait Observer: Debug + Send + Sync + 'static {
+    /// A call begins that is not parked. Returns its share of the load, for [`StoreCall::load`].
+    fn begin(&self, _operation: StoreOp, _items: usize) -> u32 {
+        0
+    }
+
     fn observe(&self, call: &StoreCall<'_>);
 }
 
@@ -148,11 +155,12 @@ impl InstrumentedStore {
         call: StoreFuture<'a, T>,
         count: impl FnOnce(&T) -> (usize, usize) + Send + 'a,
     ) -> StoreFuture<'a, T> {
-        Box::pin(async move { self.start(operation, requested).finish(call.await, count) })
+        Box::pin(async move { self.start(operation, requested, false).finish(call.await, count) })
     }
 
-    fn start(&self, operation: StoreOp, requested: usize) -> CallTimer<'_> {
-        CallTimer { store: self, operation, requested, started: (self.monotonic)(), waits: false, reported: false }
+    fn start(&self, operation: StoreOp, requested: usize, waits: bool) -> CallTimer<'_> {
+        let load = if waits { 0 } else { self.observer.begin(operation, requested) };
+        CallTimer { store: self, operation, requested, started: (self.monotonic)(), waits, load, reported: false }
     }
 }
 
@@ -163,6 +171,7 @@ struct CallTimer<'a> {
     requested: usize,
     started: Duration,
     waits: bool,
+    load: u32,
     reported: bool,
 }
 
@@ -187,6 +196,7 @@ impl CallTimer<'_> {
             outcome,
             took,
             waits: self.waits,
+            load: self.load,
         });
     }
 }
@@ -229,8 +239,7 @@ impl StoreLayer for InstrumentedStore {
         let waits = matches!(park, Park::Until(_));
         let call = self.store.claim_or_park(request, park);
         Box::pin(async move {
-            let mut timer = self.start(StoreOp::Claim, 0);
-            timer.waits = waits;
+            let timer = self.start(StoreOp::Claim, 0, waits);
             timer.finish(call.await, count)
         })
     }

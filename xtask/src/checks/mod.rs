@@ -4,6 +4,7 @@ pub(crate) mod banned_words;
 pub(crate) mod crate_order;
 pub(crate) mod doc_names;
 pub(crate) mod option_docs;
+pub(crate) mod security_rows;
 pub(crate) mod size;
 pub(crate) mod type_names;
 

@@ -7,8 +7,9 @@ use longshore_api::access::{CreatedToken, NewToken, Token, Tokens};
 use longshore_api::enums::TokenAction;
 use longshore_api::{Duration, Time};
 use longshore_core::Timestamp;
+use longshore_core::rate_limit::RateLimit;
 use longshore_server::TokenRecord;
-use longshore_server::tokens::{self, NewTokenSpec, TokenError};
+use longshore_server::tokens::{self, NewTokenSpec, Revocation, TokenError};
 use longshore_store::{Clock, Store, SystemClock};
 
 use crate::commands::serve::open_offline;
@@ -61,6 +62,12 @@ pub(crate) struct CreateToken {
     /// How long the token is valid, such as 90d; without limit if absent
     #[arg(long, value_name = "DURATION")]
     expires: Option<Duration>,
+    /// Requests and jobs per second on each server; without limit if absent
+    #[arg(long, value_name = "NUMBER")]
+    rate: Option<u32>,
+    /// Requests and jobs that may come at once, by default those of one second
+    #[arg(long, value_name = "NUMBER", requires = "rate")]
+    burst: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -69,6 +76,9 @@ pub(crate) struct RevokeToken {
     store: TokenStore,
     /// The id of the token: lsk_ID_…
     id: String,
+    /// Revoke the last token too: without any, the server trusts its own machine
+    #[arg(long)]
+    force: bool,
 }
 
 impl TokensCommand {
@@ -102,18 +112,19 @@ impl TokenStore {
 
 impl CreateToken {
     fn run(self, context: &Context) -> Result<(), CliError> {
-        let Self { store, name, actions, queues, expires } = self;
+        let Self { store, name, actions, queues, expires, rate, burst } = self;
         let created = if store.is_offline() {
             store.with_store(|store| async move {
                 let expires_at = expires.map(|expires| store.now() + expires);
-                let spec = NewTokenSpec { name, actions, queues, expires_at };
+                let spec = NewTokenSpec { name, actions, queues, expires_at, rate, burst };
                 let (record, secret) = tokens::create(&*store, spec).await.map_err(failed)?;
                 Ok(CreatedToken { token: secret.reveal().to_owned(), details: to_wire(&record) })
             })?
         } else {
             let expires_at = expires.map(|expires| time(SystemClock::new().now() + expires));
             let client = context.client()?;
-            context.call(async { Ok(client.create_token(&NewToken { name, actions, queues, expires_at }).await?) })?
+            let token = NewToken { name, actions, queues, expires_at, rate, burst };
+            context.call(async { Ok(client.create_token(&token).await?) })?
         };
         if context.output.json {
             return context.output.json(&created);
@@ -125,19 +136,29 @@ impl CreateToken {
 
 impl RevokeToken {
     fn run(self, context: &Context) -> Result<(), CliError> {
-        let Self { store, id } = self;
+        let Self { store, id, force } = self;
         // A whole token is accepted too: only its id is used.
         let id = id.strip_prefix("lsk_").and_then(|rest| rest.split('_').next()).unwrap_or(&id).to_owned();
         if store.is_offline() {
             let revoked = store.with_store(|store| {
                 let id = id.clone();
-                async move { tokens::revoke(&*store, &id).await.map_err(|error| failed(error.into())) }
+                async move { tokens::revoke(&*store, &id, force).await.map_err(|error| failed(error.into())) }
             })?;
-            let missing = || CliError::refused("there is no token with this id").hint("`longshore tokens list`");
-            revoked.ok_or_else(missing)?;
+            match revoked {
+                Revocation::Revoked => {}
+                Revocation::NotFound => {
+                    return Err(CliError::refused("there is no token with this id").hint("`longshore tokens list`"));
+                }
+                Revocation::IsLast => {
+                    let text = "this is the last token: without any, the server trusts its own machine";
+                    return Err(CliError::refused(text).hint("create another token first, or use --force"));
+                }
+            }
         } else {
             let client = context.client()?;
-            context.call(async { Ok(client.revoke_token(&id).await?) })?;
+            let revoke =
+                async { if force { client.revoke_last_token(&id).await } else { client.revoke_token(&id).await } };
+            context.call(async { Ok(revoke.await?) })?;
         }
         context.output.info(&format!("token {id} is revoked"));
         Ok(())
@@ -161,7 +182,7 @@ fn list(context: &Context, store: TokenStore) -> Result<(), CliError> {
         context.output.info("there are no tokens: the server answers its own machine only, without one");
         return Ok(());
     }
-    let mut table = TextTable::new(&["ID", "NAME", "ACTIONS", "QUEUES", "EXPIRES", "LAST USED"]);
+    let mut table = TextTable::new(&["ID", "NAME", "ACTIONS", "QUEUES", "RATE", "EXPIRES", "LAST USED"]);
     let shown = |at: Option<Time>, never: &str| at.map_or_else(|| never.to_owned(), |at| at.to_string());
     for token in &tokens.tokens {
         let actions: Vec<&str> = token.actions.iter().map(|action| action.as_str()).collect();
@@ -170,6 +191,7 @@ fn list(context: &Context, store: TokenStore) -> Result<(), CliError> {
             token.name.as_str().into(),
             actions.join(", ").into(),
             token.queues.join(", ").into(),
+            token.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate}/s")).into(),
             shown(token.expires_at, "never").into(),
             shown(token.last_used_at, "never").into(),
         ]);
@@ -186,6 +208,8 @@ fn to_wire(record: &TokenRecord) -> Token {
         created_at: time(record.created_at),
         expires_at: record.expires_at.map(time),
         last_used_at: record.last_used_at.map(time),
+        rate: record.rate_limit.map(RateLimit::rate),
+        burst: record.rate_limit.map(RateLimit::burst),
     }
 }
 

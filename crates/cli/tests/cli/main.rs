@@ -4,6 +4,7 @@
 
 mod backup;
 mod bench;
+mod canary;
 mod clock;
 mod dead_letters;
 mod documented_commands;

@@ -9,7 +9,8 @@
 //!    are answered.
 //!
 //! - `record.rs`, [`tokens`]: stored tokens; `limiter.rs`: slows down addresses with bad tokens
-//! - `browser.rs`: host names, security headers; `known_queues.rs`: queues of jobs
+//! - `browser.rs`: host names, security headers; `known_queues.rs`: queues of jobs;
+//!   `workflow_scope.rs`: who sees a workflow without members
 
 pub(crate) mod audit;
 pub(crate) mod authorize;
@@ -21,6 +22,7 @@ mod refresh;
 mod scoped_store;
 pub(crate) mod table;
 pub mod tokens;
+mod workflow_scope;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,14 +32,16 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use longshore_api::ErrorCode;
 use longshore_core::Timestamp;
 use longshore_core::access::{QueueScope, TokenParts, is_expired};
 use longshore_core::id::QueueName;
+use longshore_core::rate_limit::RateBucket;
 use longshore_store::Store;
+use longshore_store::clock::monotonic;
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
@@ -90,9 +94,31 @@ pub(crate) struct ActiveToken {
     /// The minute that this server has stored.
     stored_use: AtomicI64,
     refusals: audit::RefusalCount,
+    bucket: Mutex<RateBucket>,
 }
 
 impl ActiveToken {
+    /// Counts a request. Fails if the token has sent too many.
+    fn count_request(&self) -> Result<(), ApiError> {
+        let Some(limit) = self.record.rate_limit else { return Ok(()) };
+        let wait = match self.bucket.lock().take(limit, monotonic()) {
+            Ok(()) => return Ok(()),
+            Err(wait) => wait,
+        };
+        let detail = format!("the token may send {} requests and jobs per second: wait and try again", limit.rate());
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Err(ApiError::new(ErrorCode::RateLimited, detail).retry_after(seconds))
+    }
+
+    /// Counts the jobs of a batch beyond the first, which the request has paid for.
+    pub(crate) fn count_jobs(&self, jobs: usize) {
+        if let Some(limit) = self.record.rate_limit
+            && jobs > 1
+        {
+            self.bucket.lock().charge(limit, jobs - 1, monotonic());
+        }
+    }
+
     /// Returns the minute of the last use.
     pub(crate) fn last_used_at(&self, now: Timestamp) -> Option<Timestamp> {
         if self.is_used.load(Ordering::Relaxed) {
@@ -195,6 +221,7 @@ impl Access {
         let mode = self.mode.load(Ordering::Acquire);
         if mode == OPEN {
             browser::check_host(headers, &self.allowed_hosts)?;
+            check_not_forwarded(headers)?;
             if address.to_canonical().is_loopback() {
                 return Ok(RequestOrigin { caller: Caller::Trusted, peer });
             }
@@ -257,6 +284,49 @@ impl Access {
         }
         Ok(token)
     }
+}
+
+/// Headers by which a proxy names the client that it forwards for.
+static FORWARDED: [HeaderName; 3] =
+    [header::FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-real-ip")];
+
+/// Refuses a request of a proxy on this machine: its client may be anywhere.
+fn check_not_forwarded(headers: &HeaderMap) -> Result<(), ApiError> {
+    if FORWARDED.iter().any(|name| headers.contains_key(name)) {
+        let detail = "this server has no tokens, and a proxy has forwarded this request: \
+                      create a token with `longshore tokens create`";
+        return Err(ApiError::new(ErrorCode::Unauthorized, detail));
+    }
+    Ok(())
+}
+
+impl RequestOrigin {
+    /// Counts the request for the rate limit of its token. A request that ends work of a lease is
+    /// never refused: the work would be done again.
+    pub(crate) fn count_request(&self, method: &Method, path: &str) -> Result<(), ApiError> {
+        match &self.caller {
+            Caller::Token(token) if token.record.rate_limit.is_some() && !keeps_lease(method, path) => {
+                token.count_request()
+            }
+            Caller::Token(_) | Caller::Trusted | Caller::Anonymous => Ok(()),
+        }
+    }
+}
+
+/// Whether a request is a heartbeat or a settlement.
+fn keeps_lease(method: &Method, path: &str) -> bool {
+    if let Some(rest) = path.strip_prefix("/job/") {
+        return *method == Method::PATCH || (*method == Method::PUT && rest.contains('/'));
+    }
+    *method == Method::POST
+        && match path.strip_prefix("/v1/") {
+            Some("settlements" | "heartbeats") => true,
+            Some(rest) => rest
+                .strip_prefix("jobs/")
+                .and_then(|rest| rest.split_once('/'))
+                .is_some_and(|(_, verb)| matches!(verb, "complete" | "fail" | "heartbeat" | "snooze" | "release")),
+            None => false,
+        }
 }
 
 const UNREADABLE_DETAIL: &str = "the tokens cannot be read from the store: no request is admitted until they can";

@@ -4,6 +4,7 @@ use std::fmt;
 
 use longshore_core::Timestamp;
 use longshore_core::access::{ActionSet, Permissions, QueueScope, TOKEN_PREFIX, TokenAction};
+use longshore_core::rate_limit::RateLimit;
 use longshore_core::rng::Rng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -48,6 +49,7 @@ pub struct TokenRecord {
     pub expires_at: Option<Timestamp>,
     /// To the minute.
     pub last_used_at: Option<Timestamp>,
+    pub rate_limit: Option<RateLimit>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,6 +61,10 @@ struct StoredToken {
     created_at: i64,
     expires_at: Option<i64>,
     last_used_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    burst: Option<u32>,
 }
 
 impl TokenRecord {
@@ -71,6 +77,8 @@ impl TokenRecord {
             created_at: self.created_at.as_millis(),
             expires_at: self.expires_at.map(Timestamp::as_millis),
             last_used_at: self.last_used_at.map(Timestamp::as_millis),
+            rate: self.rate_limit.map(RateLimit::rate),
+            burst: self.rate_limit.map(RateLimit::burst),
         };
         let mut bytes = vec![VERSION];
         // Texts and numbers: serializing them cannot fail.
@@ -92,6 +100,7 @@ impl TokenRecord {
             created_at: Timestamp::from_millis(stored.created_at),
             expires_at: stored.expires_at.map(Timestamp::from_millis),
             last_used_at: stored.last_used_at.map(Timestamp::from_millis),
+            rate_limit: RateLimit::new(stored.rate, stored.burst).ok()?,
         })
     }
 }
@@ -159,6 +168,7 @@ mod tests {
             created_at: Timestamp::from_millis(1),
             expires_at: Some(Timestamp::from_millis(2)),
             last_used_at: None,
+            rate_limit: RateLimit::new(Some(100), Some(200)).unwrap(),
         };
         (record, secret)
     }
@@ -171,6 +181,7 @@ mod tests {
         assert!(!String::from_utf8_lossy(&bytes).contains(parts.secret));
         let decoded = TokenRecord::decode(record.id.as_bytes(), &bytes).unwrap();
         assert_eq!(decoded.encode(), bytes);
+        assert_eq!(decoded.rate_limit, record.rate_limit);
         assert!(decoded.digest.is_equal(&SecretDigest::of(parts.secret)));
         assert!(!decoded.digest.is_equal(&SecretDigest::of("other")));
         for debug in [format!("{record:?}"), format!("{secret:?}")] {

@@ -9,11 +9,14 @@ use longshore_core::Timestamp;
 use longshore_core::access::is_expired;
 use longshore_engine::SystemKind;
 use longshore_store::{Store, StoreError};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::scoped_store::ScopedStore;
-use super::{Access, ActiveToken, OPEN, TOKENS, TokenMap, TokenRecord, UNREADABLE, audit, minute_of, tokens};
+use super::{
+    Access, ActiveToken, OPEN, TOKENS, TokenMap, TokenRecord, UNREADABLE, audit, minute_of, tokens, workflow_scope,
+};
 use crate::state::AppState;
 
 /// Time between two checks of the version: a revocation takes effect within 5 s on every node.
@@ -30,6 +33,7 @@ const PRUNE: Duration = Duration::from_secs(60);
 /// Compares the tokens with the store every second, until the server has drained.
 pub(crate) async fn keep_current(app: AppState) {
     let (mut last_success, mut last_prune) = (Instant::now(), Instant::now());
+    let mut next_scope = Vec::new();
     loop {
         let has_drained = tokio::select! {
             () = app.drained.cancelled() => true,
@@ -59,6 +63,7 @@ pub(crate) async fn keep_current(app: AppState) {
             if let Err(error) = audit::prune(&*app.store, app.now()).await {
                 tracing::debug!(%error, "old audit entries not deleted: trying again");
             }
+            next_scope = workflow_scope::prune(&*app.store, next_scope).await.unwrap_or_default();
         }
     }
 }
@@ -118,6 +123,7 @@ impl Access {
                 known.digest.is_equal(&record.digest)
                     && known.permissions == record.permissions
                     && known.expires_at == record.expires_at
+                    && known.rate_limit == record.rate_limit
             });
             let token = match same {
                 Some(known) => {
@@ -152,6 +158,7 @@ impl Access {
             used_at: AtomicI64::new(used_at),
             stored_use: AtomicI64::new(used_at),
             refusals: audit::RefusalCount::default(),
+            bucket: Mutex::default(),
             record,
         }
     }

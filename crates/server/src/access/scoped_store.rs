@@ -28,6 +28,7 @@ use longshore_store::{
 };
 
 use super::known_queues::{KnownQueues, MemberQueues};
+use super::workflow_scope;
 
 /// Queues that a listing is merged from. A token with more queues, or with a prefix, reads pages of
 /// all jobs and drops foreign ones.
@@ -71,7 +72,8 @@ impl ScopedStore {
         Ok(self.are_visible(&[id]).await?.first().copied().unwrap_or(false))
     }
 
-    /// Whether all members of the workflow are in queues of the token.
+    /// Whether all members of the workflow are in queues of the token. Without members, whether its
+    /// creator was confined to queues of the token.
     ///
     /// Only members that are new since the last call are read, unless a node has added one with a
     /// lower sequence number: each node of a fleet has numbers of its own.
@@ -86,6 +88,9 @@ impl ScopedStore {
             }
             known.members_added = workflow.members_added;
             self.known.set_workflow(id, known.clone());
+        }
+        if known.queues.is_empty() {
+            return Ok(workflow_scope::read(&*self.store, id).await?.is_some_and(|scope| self.scope.includes(&scope)));
         }
         Ok(known.queues.iter().all(|queue| self.scope.covers(queue)))
     }
@@ -303,6 +308,7 @@ impl StoreLayer for ScopedStore {
 
     fn admin(&self, command: AdminCommand) -> StoreFuture<'_, Result<AdminResponse, Refusal>> {
         Box::pin(async move {
+            let opens_workflow = matches!(command, AdminCommand::OpenWorkflow { .. });
             let refusal = match &command {
                 AdminCommand::PutQueue { queue, .. }
                 | AdminCommand::PauseQueue { queue }
@@ -330,7 +336,15 @@ impl StoreLayer for ScopedStore {
             };
             match refusal {
                 Some(refusal) => Ok(Err(refusal)),
-                None => self.store.admin(command).await,
+                None => {
+                    let done = self.store.admin(command).await?;
+                    if let Ok(AdminResponse::Workflow { id, .. }) = &done
+                        && opens_workflow
+                    {
+                        workflow_scope::write(&*self.store, *id, &self.scope).await?;
+                    }
+                    Ok(done)
+                }
             }
         })
     }

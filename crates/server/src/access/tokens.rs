@@ -5,6 +5,7 @@ use std::fmt;
 use longshore_core::Timestamp;
 use longshore_core::access::{ActionSet, Permissions, QueueScope, TokenAction, check_expiry, check_token_name};
 use longshore_core::limits::TOKENS_MAX;
+use longshore_core::rate_limit::RateLimit;
 use longshore_core::refusal::Invalid;
 use longshore_engine::SystemKind;
 use longshore_store::{Expected, OsRng, Store, StoreError, SystemChange, SystemQuery, SystemRefusal, SystemWrite};
@@ -21,6 +22,10 @@ pub struct NewTokenSpec {
     pub actions: Vec<TokenAction>,
     pub queues: Vec<String>,
     pub expires_at: Option<Timestamp>,
+    /// Requests and jobs per second on each server; `None`: without a limit.
+    pub rate: Option<u32>,
+    /// Requests and jobs that may come at once; `None`: as many as in one second.
+    pub burst: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -63,6 +68,7 @@ pub async fn create(store: &dyn Store, spec: NewTokenSpec) -> Result<(TokenRecor
     let actions: ActionSet = spec.actions.into_iter().collect();
     let permissions = Permissions::new(actions, QueueScope::new(patterns)?)?;
     check_expiry(spec.expires_at, now)?;
+    let rate_limit = RateLimit::new(spec.rate, spec.burst)?;
     if list(store).await?.len() >= TOKENS_MAX {
         return Err(
             Invalid::new("name", format!("cannot be added: there are {TOKENS_MAX} tokens (revoke some)")).into()
@@ -79,6 +85,7 @@ pub async fn create(store: &dyn Store, spec: NewTokenSpec) -> Result<(TokenRecor
             created_at: now,
             expires_at: spec.expires_at,
             last_used_at: None,
+            rate_limit,
         };
         let change = SystemChange::put(SystemKind::Token, record.id.as_bytes(), Expected::Absent, record.encode());
         if store.write_system(SystemWrite::new(vec![change])).await?.is_ok() {
@@ -112,13 +119,26 @@ pub async fn has_any(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(!store.system_records(query).await?.is_empty())
 }
 
-/// Deletes a token. Returns `None` if there is none with this id.
-pub async fn revoke(store: &dyn Store, id: &str) -> Result<Option<TokenRecord>, StoreError> {
+/// How a revocation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revocation {
+    Revoked,
+    NotFound,
+    /// It is the last token of the store, and was kept: without any token the server trusts its own
+    /// machine, and with it every proxy there.
+    IsLast,
+}
+
+/// Deletes a token. The last one is deleted only by force.
+pub async fn revoke(store: &dyn Store, id: &str, force: bool) -> Result<Revocation, StoreError> {
     loop {
-        let Some((revision, record)) = find(store, id).await? else { return Ok(None) };
+        let Some((revision, _)) = find(store, id).await? else { return Ok(Revocation::NotFound) };
+        if !force && store.system_records(SystemQuery::all(SystemKind::Token, 2)).await?.len() < 2 {
+            return Ok(Revocation::IsLast);
+        }
         let change = SystemChange::delete(SystemKind::Token, id.as_bytes(), Expected::Revision(revision));
         match store.write_system(SystemWrite::new(vec![change])).await? {
-            Ok(_) => return Ok(Some(record)),
+            Ok(_) => return Ok(Revocation::Revoked),
             // Its time of use was written meanwhile.
             Err(SystemRefusal::Conflict { .. } | SystemRefusal::Submission(_)) => {}
         }

@@ -15,6 +15,7 @@ use longshore_store::{
 };
 use parking_lot::RwLock;
 
+use crate::net::admission::{Admission, RequestClass};
 use crate::routes::system::VERSION;
 use crate::state::AppState;
 
@@ -64,7 +65,7 @@ impl Default for OperationMetrics {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
     /// By method, in the order of [`METHODS`], and route.
     routes: [RwLock<HashMap<String, RouteMetrics>>; METHODS.len()],
@@ -73,9 +74,19 @@ pub(crate) struct Metrics {
     pub(crate) panics: AtomicU64,
     /// Requests without a valid token, from another host name, or while tokens are unreadable.
     pub(crate) denied: AtomicU64,
+    /// Requests that were refused because their token has sent too many.
+    pub(crate) rate_limited: AtomicU64,
+    /// The load of the store.
+    pub(crate) admission: Admission,
 }
 
 impl Metrics {
+    pub(crate) fn new(admission: Admission) -> Self {
+        let (routes, store) = Default::default();
+        let (connections, panics, denied, rate_limited) = Default::default();
+        Self { routes, store, connections, panics, denied, rate_limited, admission }
+    }
+
     /// Counts a request. `route` is the pattern of the path, never the path itself.
     pub(crate) fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
         let method = METHODS.iter().position(|known| *known == method).unwrap_or(METHODS.len() - 1);
@@ -88,7 +99,12 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
+    fn begin(&self, operation: StoreOp, items: usize) -> u32 {
+        self.admission.begin(operation, items)
+    }
+
     fn observe(&self, call: &StoreCall<'_>) {
+        self.admission.end(call.load);
         let Some(metrics) = self.store.get(call.operation as usize) else { return };
         if !call.waits {
             metrics.duration.observe_duration(call.took);
@@ -153,6 +169,7 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
         "Requests that were not admitted: no valid token, or a foreign host name.",
     );
     text.unlabelled("longshore_http_requests_denied_total", app.metrics.denied.load(Ordering::Relaxed));
+    write_admission(&mut text, app);
     text.family("longshore_store_poisoned", "gauge", "1 after a failed write: the server must be restarted.");
     text.unlabelled("longshore_store_poisoned", u8::from(store.is_poisoned || app.store_health.has_failed()));
     write_schedules_and_webhooks(&mut text, app);
@@ -163,6 +180,21 @@ pub(crate) fn exposition(app: &AppState, queues: &[QueueStats], health: &StoreHe
     write_requests(&mut text, &app.metrics);
     write_store(&mut text, &app.metrics);
     text.0
+}
+
+fn write_admission(text: &mut Exposition, app: &AppState) {
+    let admission = &app.metrics.admission;
+    let help = "Calls that wait for the store; a batch counts as one per 20 items.";
+    text.family("longshore_store_calls_in_flight", "gauge", help);
+    text.unlabelled("longshore_store_calls_in_flight", admission.load());
+    let name = "longshore_http_requests_overload_refused_total";
+    text.family(name, "counter", "Requests that were refused because too many calls waited for the store.");
+    for class in RequestClass::ALL {
+        text.sample(name, &format!("class=\"{}\"", class.as_str()), admission.refused(class));
+    }
+    let name = "longshore_http_requests_rate_limited_total";
+    text.family(name, "counter", "Requests that were refused because their token had sent too many.");
+    text.unlabelled(name, app.metrics.rate_limited.load(Ordering::Relaxed));
 }
 
 fn write_schedules_and_webhooks(text: &mut Exposition, app: &AppState) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -85,6 +85,7 @@ pub(crate) async fn serve_stream<S>(
             let id = app.request_ids.choose(request.headers());
             // Paths and bodies stay out of the log: they may contain secrets.
             let span = tracing::debug_span!("request", request_id = id.to_str().unwrap_or_default());
+            let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
             let origin = cors::listed_origin(&app.cors_origins, request.headers());
             let response = if origin.is_some() && cors::is_preflight(&request) {
                 cors::preflight()
@@ -95,6 +96,7 @@ pub(crate) async fn serve_stream<S>(
                 Some(origin) => cors::allow(response, origin),
                 None => response,
             };
+            let response = if is_chunked { close_after(response) } else { response };
             let response = end_request(response, &requests, stream_flag);
             Ok::<_, Infallible>(stamp(track(response, undelivered), id))
         }
@@ -128,12 +130,25 @@ async fn answer(
     id: &HeaderValue,
     is_listed_origin: bool,
 ) -> Response {
+    if let Err(refused) = check_framing(request.headers()) {
+        return close_after(refused.into_response());
+    }
     let checked = check_head(&app.limits, &request);
     if let Err(refused) = checked.and_then(|()| if is_listed_origin { Ok(()) } else { check_origin(&request) }) {
         return refused.into_response();
     }
     let (parts, body) = request.into_parts();
     let admitted = app.access.admit(&parts.method, parts.uri.path(), &parts.headers, peer, || app.now());
+    if admitted.is_err() {
+        app.metrics.denied.fetch_add(1, Ordering::Relaxed);
+    }
+    let admitted = admitted.and_then(|origin| {
+        app.metrics.admission.check_request(&parts.method, parts.uri.path())?;
+        origin.count_request(&parts.method, parts.uri.path()).inspect_err(|_| {
+            app.metrics.rate_limited.fetch_add(1, Ordering::Relaxed);
+        })?;
+        Ok(origin)
+    });
     // A client with `Expect: 100-continue` has not sent its body yet: there is nothing to drain.
     let expects_continue = parts.headers.contains_key(header::EXPECT);
     let drain = BodyDrain::default();
@@ -184,7 +199,6 @@ async fn refuse(app: &AppState, path: &str, denied: Denied) -> Response {
             () = app.stopping.cancelled() => {}
         }
     }
-    app.metrics.denied.fetch_add(1, Ordering::Relaxed);
     tracing::debug!(status = error.problem().status, "request not admitted");
     if dialects::ocypod::is_ocypod_path(path) {
         return dialects::ocypod::error_response(error);
@@ -215,6 +229,36 @@ fn check_origin(request: &Request<Incoming>) -> Result<(), ApiError> {
     let is_foreign = |origin: &str| origin.split_once("://").map_or(origin, |(_, rest)| rest) != host;
     if cross_site || text("origin").is_some_and(is_foreign) {
         return Err(ApiError::new(ErrorCode::Forbidden, "cross-site requests may only read"));
+    }
+    Ok(())
+}
+
+/// Closes the connection after the response.
+///
+/// hyper drops `Content-Length` if there is `Transfer-Encoding`, so that a request with both cannot
+/// be told from one that is only chunked. A proxy that took the other length sends the rest of the
+/// body as the next request: there is none on a closed connection.
+fn close_after(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Refuses framing that another program may understand in another way, and coded bodies, which
+/// could become much larger.
+fn check_framing(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is = |value: &HeaderValue, word: &str| value.as_bytes().eq_ignore_ascii_case(word.as_bytes());
+    if headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return Err(ApiError::bad_request("a request must have one Host header"));
+    }
+    let mut transfer = headers.get_all(header::TRANSFER_ENCODING).iter();
+    if let Some(first) = transfer.next()
+        && (transfer.next().is_some() || !is(first, "chunked"))
+    {
+        return Err(ApiError::bad_request("\"Transfer-Encoding\" must be chunked, once, or absent"));
+    }
+    if headers.get_all(header::CONTENT_ENCODING).iter().any(|coding| !is(coding, "identity")) {
+        let detail = "a body must not be compressed: \"Content-Encoding\" must be identity or absent";
+        return Err(ApiError::new(ErrorCode::UnsupportedMediaType, detail));
     }
     Ok(())
 }

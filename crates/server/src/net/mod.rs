@@ -1,6 +1,7 @@
-//! Connections: accept, limit, time out, drain; delivery of claimed jobs.
+//! Connections: accept, limit, refuse under overload, time out, drain; delivery of claimed jobs.
 
 pub(crate) mod accept;
+pub(crate) mod admission;
 pub(crate) mod connection;
 mod connection_limits;
 mod cors;

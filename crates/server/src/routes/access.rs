@@ -4,8 +4,10 @@ use longshore_api::ErrorCode;
 use longshore_api::access::{CallerPermissions, CreatedToken, NewToken, Token, Tokens};
 use longshore_core::access::TokenAction;
 use longshore_core::limits::BATCH_ITEMS_MAX;
+use longshore_core::rate_limit::RateLimit;
+use longshore_core::refusal::Refusal;
 
-use crate::access::tokens::{self, NewTokenSpec, TokenError};
+use crate::access::tokens::{self, NewTokenSpec, Revocation, TokenError};
 use crate::access::{ActiveToken, CallerState as State, TokenRecord, audit};
 use crate::convert::{instant, time, times};
 use crate::state::AppState;
@@ -20,8 +22,8 @@ const LIMIT_DEFAULT: usize = 100;
 
 /// `POST /v1/tokens`: the response is the only one that has the token.
 pub(crate) async fn create(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
-    let NewToken { name, actions, queues, expires_at } = body.required()?;
-    let spec = NewTokenSpec { name, actions, queues, expires_at: expires_at.map(instant) };
+    let NewToken { name, actions, queues, expires_at, rate, burst } = body.required()?;
+    let spec = NewTokenSpec { name, actions, queues, expires_at: expires_at.map(instant), rate, burst };
     let (record, secret) = match tokens::create(&*app.store, spec).await {
         Ok(token) => token,
         Err(TokenError::Invalid(invalid)) => return Err(invalid.into()),
@@ -58,12 +60,27 @@ pub(crate) async fn own(State(app): State<AppState>, _: NoQuery) -> ApiResult {
     })
 }
 
-/// `DELETE /v1/tokens/{id}`: takes effect on this server at once, on others within 5 s.
-pub(crate) async fn revoke(State(app): State<AppState>, TokenPath(id): TokenPath, _: NoQuery, _: NoBody) -> ApiResult {
-    let revoked = app.report_error(tokens::revoke(&*app.store, &id).await)?;
+/// `DELETE /v1/tokens/{id}`: takes effect on this server at once, on others within 5 s. The last
+/// token needs `force`.
+pub(crate) async fn revoke(
+    State(app): State<AppState>,
+    TokenPath(id): TokenPath,
+    mut query: Query,
+    _: NoBody,
+) -> ApiResult {
+    let force = query.flag("force")?;
+    query.end()?;
+    let revoked = app.report_error(tokens::revoke(&*app.store, &id, force).await)?;
     app.report_error(app.access.refresh().await)?;
-    revoked.ok_or_else(|| ApiError::new(ErrorCode::TokenNotFound, "there is no token with this id"))?;
-    no_content()
+    match revoked {
+        Revocation::Revoked => no_content(),
+        Revocation::NotFound => Err(ApiError::new(ErrorCode::TokenNotFound, "there is no token with this id")),
+        Revocation::IsLast => Err(Refusal::Illegal(
+            "this is the last token: without any, the server trusts every program and proxy of its own machine \
+             (create another one first, or revoke it with force=true)",
+        )
+        .into()),
+    }
 }
 
 /// `GET /v1/audit`, newest first.
@@ -84,5 +101,7 @@ fn to_wire(app: &AppState, record: &TokenRecord) -> Token {
         created_at: time(record.created_at),
         expires_at: times(record.expires_at),
         last_used_at: times(record.last_used_at.max(used)),
+        rate: record.rate_limit.map(RateLimit::rate),
+        burst: record.rate_limit.map(RateLimit::burst),
     }
 }

@@ -8,16 +8,23 @@ use longshore_core::refusal::{Invalid, Refusal};
 use longshore_engine::BatchRefusal;
 use longshore_store::StoreError;
 
-/// Seconds after which a client may retry: a hint only.
-const RETRY_AFTER: &str = "1";
-
 /// An error response.
 #[derive(Debug)]
-pub struct ApiError(Box<Problem>);
+pub struct ApiError(Box<Problem>, RetryAfter);
+
+/// Seconds after which a client may retry: a hint only.
+#[derive(Clone, Copy, Debug)]
+struct RetryAfter(u32);
+
+impl Default for RetryAfter {
+    fn default() -> Self {
+        Self(1)
+    }
+}
 
 impl ApiError {
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self(Box::new(Problem::new(code, detail)))
+        Self(Box::new(Problem::new(code, detail)), RetryAfter::default())
     }
 
     pub(crate) fn validation(field: &str, reason: &str) -> Self {
@@ -64,6 +71,17 @@ impl ApiError {
         self
     }
 
+    /// Sets the seconds of `Retry-After`, which 429 and 503 carry.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.1 = RetryAfter(u32::try_from(seconds).unwrap_or(u32::MAX).max(1));
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn retry_after_seconds(&self) -> u64 {
+        u64::from(self.1.0)
+    }
+
     /// A refused batch: code and detail of the first error, and the list of all errors.
     ///
     /// `path` returns the JSON path of an item.
@@ -88,7 +106,7 @@ impl ApiError {
         problem.field = errors.first().and_then(|first| first.field.clone());
         problem.allowed = errors.first().map(|first| first.allowed.clone()).unwrap_or_default();
         problem.errors = errors;
-        Self(Box::new(problem))
+        Self(Box::new(problem), RetryAfter::default())
     }
 }
 
@@ -124,7 +142,7 @@ impl From<ItemError> for ApiError {
         let mut problem = Problem::new(error.code, error.detail);
         problem.field = error.field;
         problem.allowed = error.allowed;
-        Self(Box::new(problem))
+        Self(Box::new(problem), RetryAfter::default())
     }
 }
 
@@ -195,7 +213,8 @@ impl From<StoreError> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let problem = *self.0;
+        let Self(problem, RetryAfter(seconds)) = self;
+        let problem = *problem;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // A problem has only texts and numbers: serializing it cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
@@ -203,7 +222,7 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -13,6 +13,8 @@ mod common;
 
 mod audit;
 mod browser;
+mod fail_closed;
+mod limits;
 mod matrix;
 mod ocypod;
 mod scope;

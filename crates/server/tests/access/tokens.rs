@@ -158,6 +158,8 @@ async fn a_server_without_tokens_refuses_other_addresses() {
         actions: ALL.iter().map(|word| longshore_core::access::TokenAction::parse(word).unwrap()).collect(),
         queues: vec!["*".to_owned()],
         expires_at: None,
+        rate: None,
+        burst: None,
     };
     longshore_server::tokens::create(&*store, spec).await.unwrap();
     Server::bind(options()).await.unwrap();

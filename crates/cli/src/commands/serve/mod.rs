@@ -109,6 +109,7 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     options.time = time;
     options.default_profile = config.default_profile;
     options.auto_queues = config.auto_queues;
+    options.limits = config.limits.clone();
     options.limits.drain_timeout = config.drain_timeout.as_std();
     options.webhook_allow.clone_from(&config.webhook_allow);
     options.webhook_https_only = config.webhook_https_only;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,6 +14,7 @@ use longshore_api::queue::PutQueue;
 use longshore_api::schedule::PutSchedule;
 use longshore_api::webhook::PutWebhook;
 use longshore_core::profile::Profile;
+use longshore_server::Limits;
 use longshore_store_embedded::DEFAULT_CACHE_BYTES;
 use longshore_tls::{CertificateFiles, ServerTlsFiles};
 use longshore_webhooks::network::Cidr;
@@ -84,6 +86,18 @@ pub(super) struct Layer {
     /// [env: LONGSHORE_METRICS_LISTEN]
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<String>,
+    /// Calls that may wait for the store; with more, the server refuses submissions, and reads from
+    /// half of them [env: LONGSHORE_MAX_IN_FLIGHT] [default: 2048]
+    #[arg(long, value_name = "NUMBER")]
+    max_in_flight: Option<NonZeroUsize>,
+    /// Open connections; further ones wait to be accepted [env: LONGSHORE_MAX_CONNECTIONS]
+    /// [default: 16384]
+    #[arg(long, value_name = "NUMBER")]
+    max_connections: Option<NonZeroUsize>,
+    /// Open connections of one client address; further ones are closed
+    /// [env: LONGSHORE_MAX_CONNECTIONS_PER_ADDRESS] [default: 16384]
+    #[arg(long, value_name = "NUMBER")]
+    max_connections_per_address: Option<NonZeroUsize>,
     /// Host names under which a server without tokens answers, beside localhost and IP addresses;
     /// separated by commas [env: LONGSHORE_ALLOW_HOST]
     #[arg(long, value_name = "NAMES")]
@@ -167,6 +181,7 @@ pub(super) struct ServeConfig {
     /// Memory for the caches of the embedded store, in bytes.
     pub(super) cache_bytes: u64,
     pub(super) drain_timeout: Duration,
+    pub(super) limits: Limits,
     pub(super) metrics_listen: Option<SocketAddr>,
     pub(super) allowed_hosts: Vec<String>,
     pub(super) tls: Option<ServerTlsFiles>,
@@ -231,6 +246,7 @@ impl ServeConfig {
         let hosts = hosts.split(',').map(str::trim).filter(|name| !name.is_empty());
         Ok(Self {
             listen,
+            limits: choose_limits(&layers),
             metrics_listen,
             allowed_hosts: hosts.map(str::to_owned).collect(),
             tls: choose_tls(&layers)?,
@@ -259,6 +275,17 @@ impl ServeConfig {
     pub(super) fn of_store(data: Option<PathBuf>, store: Option<String>) -> Result<Self, CliError> {
         Self::make(Flags { config: None, layer: Layer { data, store, ..Layer::default() } }, |_| None)
     }
+}
+
+/// Returns the limits of the server with those that a source sets.
+fn choose_limits(layers: &[NamedLayer<'_>]) -> Limits {
+    let mut limits = Limits::default();
+    let chosen = |pick: fn(&Layer) -> Option<NonZeroUsize>| layers.iter().find_map(|named| pick(&named.layer));
+    let set = |limit: &mut usize, value: Option<NonZeroUsize>| *limit = value.map_or(*limit, NonZeroUsize::get);
+    set(&mut limits.in_flight_max, chosen(|layer| layer.max_in_flight));
+    set(&mut limits.connections_max, chosen(|layer| layer.max_connections));
+    set(&mut limits.connections_per_address_max, chosen(|layer| layer.max_connections_per_address));
+    limits
 }
 
 impl Layer {
@@ -302,6 +329,13 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
             _ => Err(CliError::refused(format!("{}: expected true or false", variable(option)))),
         }
     };
+    let number = |option: &str| match text(option) {
+        Some(word) => word
+            .parse::<NonZeroUsize>()
+            .map(Some)
+            .map_err(|_| CliError::refused(format!("{}: expected a positive number", variable(option)))),
+        None => Ok(None),
+    };
     let drain_timeout = match text("drain_timeout") {
         Some(word) => Some(
             word.parse()
@@ -321,6 +355,9 @@ fn from_environment(environment: &impl Fn(&str) -> Option<String>) -> Result<Lay
         cache: text("cache"),
         drain_timeout,
         metrics_listen: text("metrics_listen"),
+        max_in_flight: number("max_in_flight")?,
+        max_connections: number("max_connections")?,
+        max_connections_per_address: number("max_connections_per_address")?,
         allow_host: text("allow_host"),
         cors_origin: text("cors_origin"),
         tls_cert: text("tls_cert").map(PathBuf::from),
@@ -485,6 +522,19 @@ mod tests {
         assert_eq!((made.sync_claims, made.cache_bytes), (false, 32 << 20));
         let made = config(Layer::default(), &[("LONGSHORE_CACHE", "2GiB")], Some("sync_claims = true")).unwrap();
         assert_eq!((made.sync_claims, made.cache_bytes), (true, 2 << 30));
+    }
+
+    #[test]
+    fn limits_are_chosen_one_by_one() {
+        let file = Some("max_in_flight = 7");
+        let limits = config(Layer::default(), &[("LONGSHORE_MAX_CONNECTIONS", "9")], file).unwrap().limits;
+        assert_eq!((limits.in_flight_max, limits.connections_max), (7, 9));
+        assert_eq!(limits.connections_per_address_max, Limits::default().connections_per_address_max);
+        for (variable, value) in [("LONGSHORE_MAX_IN_FLIGHT", "0"), ("LONGSHORE_MAX_CONNECTIONS", "many")] {
+            let refusal = config(Layer::default(), &[(variable, value)], None).unwrap_err().message;
+            assert_eq!(refusal, format!("{variable}: expected a positive number"));
+        }
+        assert!(config(Layer::default(), &[], Some("max_connections = 0")).is_err());
     }
 
     #[test]
