@@ -14,6 +14,7 @@ POWER_CUTS ?= 10000
 NODE_KILLS ?= 50
 AMOUNT ?= 1000000
 WORKER_KILLS ?= 200
+SEEDS ?= 5
 PYTHON ?= python3
 SDKS ?= rust python typescript
 
@@ -21,7 +22,7 @@ SDKS ?= rust python typescript
 HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null
 
-.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
+.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging fuzz-openapi update-python-lock \
 	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks soak-schedules soak-events \
 	test-http-postgres \
@@ -164,6 +165,20 @@ test-packaging: programs ## checks packaging/, ops/ and the workflows, and runs 
 		cp packaging/requirements.txt "$$environment/"; \
 	fi; \
 	LONGSHORE_BIN="$${LONGSHORE_BIN:-$$target/debug/longshore}" "$$environment/bin/python" -B packaging/check.py
+
+# schemathesis needs Python 3.11 or later. STORE=postgres://… selects an empty database.
+fuzz-openapi: programs ## compares the server with its OpenAPI description: generated requests from SEEDS (5) seeds
+	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
+	environment="$$target/fuzz-openapi"; \
+	if ! cmp -s fuzz/openapi/requirements.txt "$$environment/requirements.txt"; then \
+		echo "fuzz-openapi: installing the tools into $$environment"; \
+		rm -rf "$$environment"; \
+		$(PYTHON) -m venv "$$environment"; \
+		"$$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r fuzz/openapi/requirements.txt; \
+		cp fuzz/openapi/requirements.txt "$$environment/"; \
+	fi; \
+	LONGSHORE_BIN="$${LONGSHORE_BIN:-$$target/debug/longshore}" "$$environment/bin/python" -B fuzz/openapi/run.py \
+		--seeds $(SEEDS) $${STORE:+--store "$$STORE"}
 
 update-python-lock: ## resolves the development packages of the Python package again
 	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \

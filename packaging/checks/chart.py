@@ -96,8 +96,13 @@ def render(over: dict) -> list[dict]:
 def render_with_go(arguments: str) -> str:
     go = tool("go")
     sources = "/usr/share/gocode"
-    if not os.path.isdir(f"{sources}/src/github.com/Masterminds/sprig"):
-        raise Skip("neither helm nor Debian's golang-github-masterminds-sprig-dev is installed")
+    packages = {
+        "golang-github-masterminds-sprig-dev": "github.com/Masterminds/sprig",
+        "golang-github-ghodss-yaml-dev": "github.com/ghodss/yaml",
+    }
+    missing = [name for name, path in packages.items() if not os.path.isdir(f"{sources}/src/{path}")]
+    if missing:
+        raise Skip(f"helm is not installed, nor are these packages of Debian: {', '.join(missing)}")
     # The cache of the compiler keeps a second run short.
     home = {"GO111MODULE": "off", "GOPATH": sources, "GOFLAGS": "", "GOCACHE": "/tmp/longshore-go-cache"}
     done = subprocess.run(

@@ -67,7 +67,7 @@ pub struct App {
     pub(crate) request_ids: RequestIds,
     pub(crate) completion_waiters: Arc<CompletionWaiters>,
     pub(crate) workers: Arc<WorkerRegistry>,
-    pub(crate) dead_letters: DeadLetters,
+    pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) throughput: ThroughputStats,
     pub(crate) series: SeriesStore,
     pub(crate) metrics: Arc<Metrics>,
@@ -118,7 +118,8 @@ impl AppState {
         let schedules: Arc<ScheduleEngine> = Arc::default();
         // A data directory has one server, and so has virtual time.
         let is_alone = about.kind == "embedded" || matches!(time, ServerClock::Virtual { .. });
-        let operations = Arc::new(OperationEngine::new(is_alone));
+        let dead_letters = Arc::<DeadLetters>::default();
+        let operations = Arc::new(OperationEngine::new(is_alone, Arc::clone(&dead_letters)));
         let guard = AddressGuard::new(webhook_allow).https_only(webhook_https_only).with_ports(webhook_ports);
         let store: Arc<dyn Store> = Arc::new(InstrumentedStore::new(store, Arc::<Metrics>::clone(&metrics), monotonic));
         let virtual_time = match time {
@@ -142,7 +143,7 @@ impl AppState {
             request_ids: RequestIds::new(request_id_seed),
             completion_waiters: Arc::default(),
             workers: Arc::default(),
-            dead_letters: DeadLetters::default(),
+            dead_letters,
             throughput: ThroughputStats::default(),
             series,
             metrics,

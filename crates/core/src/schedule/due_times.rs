@@ -45,6 +45,12 @@ pub fn find_time_zone(name: &str) -> Result<TimeZone, Invalid> {
     if zone.is_unknown() { Err(unknown()) } else { Ok(zone) }
 }
 
+/// Returns the names of all time zones that a schedule may have.
+pub fn time_zone_names() -> Vec<String> {
+    let names = jiff::tz::db().available().map(|name| name.as_str().to_owned());
+    names.filter(|name| find_time_zone(name).is_ok()).collect()
+}
+
 /// Returns an instant as local time with its offset, for people.
 pub fn format_local(zone: &TimeZone, at: Timestamp) -> String {
     let Ok(at) = jiff::Timestamp::from_millisecond(at.as_millis()) else { return String::new() };

@@ -13,5 +13,5 @@ mod expression;
 pub mod record;
 pub mod ticks;
 
-pub use due_times::{DueTimes, find_time_zone, format_local};
+pub use due_times::{DueTimes, find_time_zone, format_local, time_zone_names};
 pub use record::{DefinitionChange, JobSchedule, Progress, Recurrence, Schedule, Tick};

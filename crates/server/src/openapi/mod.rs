@@ -1,15 +1,15 @@
 //! The OpenAPI description that the server serves.
 //!
-//! Schemas come from the wire types, operations from `operations.rs`, and examples from
-//! `examples.json`.
+//! Schemas come from the wire types, operations from `operations.rs`, examples from
+//! `examples.json`, and what types cannot say from `constraints.json`.
 
 mod operations;
+mod refine;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use longshore_api::error::PROBLEM_JSON;
-use longshore_api::{ErrorCode, Problem};
+use longshore_api::Problem;
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathsBuilder};
@@ -24,13 +24,21 @@ use crate::routes::system::VERSION;
 /// Returns the description as JSON; serialized once.
 pub(crate) fn json() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| serde_json::to_string(&document()).unwrap_or_default())
+    TEXT.get_or_init(|| document().to_string())
 }
 
-pub(crate) fn document() -> OpenApi {
+pub(crate) fn document() -> Value {
+    let mut document = unrefined();
+    // A test checks that nothing is missing.
+    drop(refine::refine(&mut document));
+    document
+}
+
+/// The description without the constraints.
+fn unrefined() -> Value {
     let mut spec = SpecBuilder::default();
     operations::describe(&mut spec);
-    spec.finish()
+    serde_json::to_value(spec.finish()).unwrap_or_default()
 }
 
 /// Collects schemas and operations.
@@ -86,15 +94,10 @@ impl SpecBuilder {
     }
 
     fn finish(mut self) -> OpenApi {
-        let problem = self.schema::<Problem>();
-        let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.code()).collect();
+        drop(self.schema::<Problem>());
         let mut paths: BTreeMap<&str, PathItem> = BTreeMap::new();
         for (path, method, operation) in self.operations {
-            let error = ResponseBuilder::new()
-                .description(format!("An error; `code` is one of: {}", codes.join(", ")))
-                .content(PROBLEM_JSON, ContentBuilder::new().schema(Some(problem.clone())).build());
-            let operation = operation.response("default", error).build();
-            let item = PathItem::new(method, operation);
+            let item = PathItem::new(method, operation.build());
             match paths.get_mut(path) {
                 Some(existing) => existing.merge_operations(item),
                 None => drop(paths.insert(path, item)),
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_description_has_exactly_the_routes() {
-        let document = serde_json::to_value(document()).unwrap();
+        let document = document();
         let mut described = BTreeSet::new();
         for (path, item) in document["paths"].as_object().unwrap() {
             for method in item.as_object().unwrap().keys() {
@@ -295,7 +298,8 @@ mod tests {
             return properties(document, &document["components"]["schemas"][name]);
         }
         let own = schema["properties"].as_object().into_iter().flat_map(|object| object.keys().cloned());
-        let nested = ["oneOf", "allOf"].into_iter().flat_map(|key| schema[key].as_array().into_iter().flatten());
+        let nested =
+            ["oneOf", "anyOf", "allOf"].into_iter().flat_map(|key| schema[key].as_array().into_iter().flatten());
         own.chain(nested.flat_map(|schema| properties(document, schema))).collect()
     }
 

@@ -4,6 +4,7 @@
 //! seconds, and renews that with every slice. Another server takes over when the time is up.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration as Wait;
 
 use futures_util::{StreamExt, stream};
@@ -18,6 +19,7 @@ use tokio::time::sleep;
 
 use super::storage;
 use super::work::{self, NextStep, WorkingServer};
+use crate::background::dead_letters::DeadLetters;
 use crate::state::AppState;
 
 /// How often the version of the operations is read, and how often canary jobs are looked at.
@@ -35,6 +37,7 @@ pub(crate) struct OperationEngine {
     state: Mutex<DueOperations>,
     changed: Notify,
     rng: Mutex<OsRng>,
+    dead_letters: Arc<DeadLetters>,
 }
 
 #[derive(Debug, Default)]
@@ -47,10 +50,10 @@ struct DueOperations {
 
 impl OperationEngine {
     /// `is_alone`: no other server uses the store.
-    pub(crate) fn new(is_alone: bool) -> Self {
+    pub(crate) fn new(is_alone: bool, dead_letters: Arc<DeadLetters>) -> Self {
         let mut rng = OsRng::default();
         let server = WorkingServer { number: rng.next_u64(), is_alone };
-        Self { server, state: Mutex::default(), changed: Notify::new(), rng: Mutex::new(rng) }
+        Self { server, state: Mutex::default(), changed: Notify::new(), rng: Mutex::new(rng), dead_letters }
     }
 
     /// Returns the id of a new operation.
@@ -100,7 +103,7 @@ impl OperationEngine {
     }
 
     async fn step(&self, store: &dyn Store, id: OperationId) -> Result<NextStep, StoreError> {
-        let next = work::step(store, self.server, id).await?;
+        let next = work::step(store, self.server, id, &self.dead_letters).await?;
         let mut state = self.state.lock();
         match next {
             NextStep::Settled => drop(state.next.remove(&id)),

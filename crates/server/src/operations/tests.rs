@@ -19,6 +19,7 @@ use longshore_store_embedded::{ClockMode, EmbeddedOptions, EmbeddedStore, StoreL
 use super::selection::Selection;
 use super::storage::{self, StoredOperation};
 use super::work::{NextStep, WorkingServer, step};
+use crate::background::dead_letters::DeadLetters;
 
 const ONE: WorkingServer = WorkingServer { number: 1, is_alone: false };
 const OTHER: WorkingServer = WorkingServer { number: 2, is_alone: false };
@@ -86,7 +87,7 @@ impl Fixture {
     }
 
     async fn step(&self, server: WorkingServer) -> Result<NextStep, StoreError> {
-        step(&self.store, server, id()).await
+        step(&self.store, server, id(), &DeadLetters::default()).await
     }
 
     /// Steps until nothing is due.

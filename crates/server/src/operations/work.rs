@@ -21,6 +21,7 @@ use longshore_store::{JobRef, Store, StoreError};
 use super::selection::Selection;
 use super::storage::{self, Chunk, StoredOperation};
 use super::take_back;
+use crate::background::dead_letters::DeadLetters;
 
 /// How long a server may work on an operation before another takes over.
 const LEASE: Duration = Duration::from_secs(10);
@@ -79,8 +80,14 @@ impl WorkingServer {
     }
 }
 
-/// Does the next step of an operation.
-pub(super) async fn step(store: &dyn Store, server: WorkingServer, id: OperationId) -> Result<NextStep, StoreError> {
+/// Does the next step of an operation. Deleted jobs are reported to the groups of dead letters,
+/// because no event does.
+pub(super) async fn step(
+    store: &dyn Store,
+    server: WorkingServer,
+    id: OperationId,
+    dead_letters: &DeadLetters,
+) -> Result<NextStep, StoreError> {
     let Some(mut stored) = storage::read(store, id).await? else { return Ok(NextStep::Settled) };
     let now = store.now();
     let step = stored.operation.next_step(now);
@@ -103,7 +110,7 @@ pub(super) async fn step(store: &dyn Store, server: WorkingServer, id: Operation
         OperationStep::Plan { jobs } => plan(store, server, stored, jobs, now).await?,
         OperationStep::Treat => {
             if server.renew(store, &mut stored, now).await? {
-                treat(store, server, stored).await?;
+                treat(store, server, stored, dead_letters).await?;
             }
         }
         OperationStep::Undo => {
@@ -157,13 +164,20 @@ async fn plan(
 }
 
 /// Changes the jobs of the slice, then records the result. A slice that was interrupted is
-/// repeated:
-/// jobs that it has changed already count as changed.
-async fn treat(store: &dyn Store, server: WorkingServer, mut stored: StoredOperation) -> Result<(), StoreError> {
+/// repeated: jobs that it has changed already count as changed.
+async fn treat(
+    store: &dyn Store,
+    server: WorkingServer,
+    mut stored: StoredOperation,
+    dead_letters: &DeadLetters,
+) -> Result<(), StoreError> {
     let Some(slice) = stored.operation.slice.clone() else { return Ok(()) };
     let treatment = treat_jobs(store, stored.operation.action, &slice.jobs);
     let Ok(result) = tokio::time::timeout(TREATMENT_MAX, treatment).await else { return Ok(()) };
     let result = result?;
+    if stored.operation.action == OperationAction::Delete {
+        result.changed.iter().for_each(|job| dead_letters.on_delete(job.planned.id));
+    }
     loop {
         let now = store.now();
         let number = stored.operation.record_slice(&result, now);

@@ -4,7 +4,6 @@ use axum::extract::{Request, State};
 use axum::http::{Method, Uri};
 use longshore_api::ErrorCode;
 
-use super::system::REAL_TIME;
 use crate::dialects::ocypod;
 use crate::state::AppState;
 use crate::wire::problem::ApiError;
@@ -13,10 +12,6 @@ use crate::wire::response::ApiResult;
 pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> ApiResult {
     if ocypod::is_ocypod_path(request.uri().path()) {
         return Ok(ocypod::unknown_path(app, request).await);
-    }
-    // In virtual time these two paths have routes.
-    if matches!(request.uri().path(), "/v1/clock" | "/v1/clock/advance") {
-        return Err(ApiError::new(ErrorCode::NotFound, REAL_TIME));
     }
     Err(ApiError::new(ErrorCode::NotFound, "there is nothing at this path"))
 }

@@ -127,8 +127,7 @@ routes! { virtual_clock, VIRTUAL_ROUTES;
 }
 
 pub(crate) fn router(app: AppState) -> Router {
-    let clock = if app.virtual_time.is_some() { virtual_clock() } else { Router::new() };
-    v1().merge(clock)
+    v1().merge(virtual_clock())
         .merge(dialects::routes())
         .merge(dashboard::routes())
         .fallback(fallback::not_found)

@@ -96,21 +96,24 @@ pub(crate) async fn exposition_of(app: &AppState) -> ApiResult {
 
 /// `GET /v1/clock`, in virtual time only.
 pub(crate) async fn clock(State(app): State<AppState>, _: NoQuery) -> ApiResult {
+    if app.virtual_time.is_none() {
+        return Err(ApiError::new(ErrorCode::NotFound, REAL_TIME));
+    }
     ok(&Clock { now: time(app.now()) })
 }
 
 /// `POST /v1/clock/advance`, in virtual time only: answers when all due work is done.
 pub(crate) async fn advance_clock(State(app): State<AppState>, _: NoQuery, body: JsonBody) -> ApiResult {
-    let Advance { by } = body.required()?;
     let virtual_time = app.virtual_time.as_ref();
     let virtual_time = virtual_time.ok_or_else(|| ApiError::new(ErrorCode::NotFound, REAL_TIME))?;
+    let Advance { by } = body.required()?;
     let now = app.report_error(virtual_time.advance(by).await)?;
     app.webhooks.wake();
     ok(&Clock { now: time(now) })
 }
 
 /// Detail of 404 for the clock's routes in real time.
-pub(super) const REAL_TIME: &str =
+const REAL_TIME: &str =
     "this server runs in real time: start it with --virtual-clock to have a clock to read and advance";
 
 /// `GET /openapi.json`

@@ -59,6 +59,22 @@ async fn dead_letters_are_grouped_by_code_and_shape() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn groups_lose_what_an_operation_deletes() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for number in 0..3 {
+        dead_letter(&mut c, "q", "t", "E", &format!("row {number} is locked")).await;
+    }
+    assert_eq!(counts(&mut c, "").await, [("row ‹n› is locked".to_owned(), 3, 3)]);
+    let delete = r#"{"action":"delete","filter":{"queue":"q","state":"dead_letter"}}"#;
+    let id = c.post("/v1/operations", delete).await.ok(202)["id"].as_str().unwrap().to_owned();
+    let operation = c.get(&format!("/v1/operations/{id}")).await.ok(200);
+    assert_eq!((&operation["state"], &operation["changed"]), (&"done".into(), &json!(3)));
+    assert!(groups(&mut c, "").await.is_empty());
+    server.stop().await;
+}
+
 /// What leaves `dead_letter` in any way leaves its group, with the response that confirms it.
 #[tokio::test]
 async fn groups_lose_what_is_requeued_deleted_or_pruned() {

@@ -33,3 +33,21 @@ async fn examples_of_requests_are_valid() {
     assert!(sent >= 20, "only {sent} examples");
     server.stop().await;
 }
+
+/// Checklist: no route answers TRACE, and every one says what it answers.
+#[tokio::test]
+async fn trace_is_refused_on_every_route() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let document: Value = c.get("/openapi.json").await.ok(200);
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let path = path.replace('{', "").replace('}', "");
+        let refused = c.call("TRACE", &path, None).await;
+        let allow = refused.header("allow").unwrap_or_default().to_owned();
+        for method in item.as_object().unwrap().keys() {
+            assert!(allow.split(',').any(|word| word.trim().eq_ignore_ascii_case(method)), "{path}: {allow}");
+        }
+        refused.problem(405, "method_not_allowed");
+    }
+    server.stop().await;
+}

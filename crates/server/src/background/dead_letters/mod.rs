@@ -93,6 +93,18 @@ impl Default for DeadLetters {
     }
 }
 
+impl Pending {
+    /// Adds jobs that must be read again. Returns whether they fill a batch.
+    fn touch(&mut self, ids: impl IntoIterator<Item = JobId>) -> bool {
+        self.touched.extend(ids);
+        if self.touched.len() > TOUCHED_MAX {
+            self.touched.clear();
+            self.sweep = Sweep::Missed;
+        }
+        self.touched.len() >= BATCH_ITEMS_MAX
+    }
+}
+
 impl DeadLetters {
     /// Notes jobs that became dead letters or are none any more. `is_whole`: the feed has reported
     /// all changes of the store since the start.
@@ -111,12 +123,7 @@ impl DeadLetters {
         if is_whole && pending.sweep == (Sweep::AtStart { is_done: true }) {
             pending.sweep = Sweep::NotNeeded;
         }
-        pending.touched.extend(moved);
-        let is_batch = pending.touched.len() >= BATCH_ITEMS_MAX;
-        if pending.touched.len() > TOUCHED_MAX {
-            pending.touched.clear();
-            pending.sweep = Sweep::Missed;
-        }
+        let is_batch = pending.touch(moved);
         drop(pending);
         if is_batch {
             self.wake.notify_one();
@@ -125,7 +132,10 @@ impl DeadLetters {
 
     /// Notes a job that was deleted: no event reports it.
     pub(crate) fn on_delete(&self, id: JobId) {
-        self.pending.lock().touched.insert(id);
+        let is_batch = self.pending.lock().touch([id]);
+        if is_batch {
+            self.wake.notify_one();
+        }
     }
 
     /// Notes that changes were missed. The next request has them read.
@@ -296,5 +306,26 @@ pub(crate) async fn run(app: AppState) {
             () = app.drained.cancelled() => return,
             () = app.dead_letters.wake.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(number: u128) -> JobId {
+        JobId::from_bytes(number.to_be_bytes())
+    }
+
+    #[tokio::test]
+    async fn deletes_wake_the_reader_and_are_bounded() {
+        let letters = DeadLetters::default();
+        (0..BATCH_ITEMS_MAX as u128).for_each(|number| letters.on_delete(job(number)));
+        // A full batch is read without a request.
+        letters.wake.notified().await;
+        (0..=TOUCHED_MAX as u128).for_each(|number| letters.on_delete(job(number)));
+        let pending = letters.pending.lock();
+        assert!(pending.touched.len() <= BATCH_ITEMS_MAX, "{}", pending.touched.len());
+        assert_eq!(pending.sweep, Sweep::Missed);
     }
 }
