@@ -15,6 +15,8 @@ NODE_KILLS ?= 50
 AMOUNT ?= 1000000
 WORKER_KILLS ?= 200
 SEEDS ?= 5
+ROUNDS ?= 3
+HARNESS ?= ../shared/bench/peers
 PYTHON ?= python3
 SDKS ?= rust python typescript
 
@@ -25,8 +27,7 @@ HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = proces
 .PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging fuzz-openapi update-python-lock \
 	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks soak-schedules soak-events \
-	test-http-postgres \
-	regenerate-fixtures
+	test-http-postgres bench-plots bench-peers regenerate-fixtures
 
 help: ## lists the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 28
@@ -234,6 +235,15 @@ soak-schedules: ## fires TICKS (1,000,000) ticks on two servers over clock chang
 
 soak-events: ## LISTENERS (1,000) clients follow the events of a server under load; a tenth of them never reads
 	ulimit -n 8192; LISTENERS=$(LISTENERS) cargo test --release -p longshore-server --test wire -- events::listeners_that_never_read --nocapture
+
+bench-plots: ## measures the sweeps (15 minutes, on a machine that does nothing else) and draws bench/plots
+	cargo build --release -p longshore-cli -p longshore-bench
+	target/release/longshore-bench sweep batch-size latency-by-load payload queues parked-claims backlog archived costs
+	target/release/longshore-bench plot
+
+bench-peers: ## measures the goals beside the peers of HARNESS, ROUNDS (3) times in turn
+	cargo build --release -p longshore-cli -p longshore-bench
+	target/release/longshore-bench compare --harness $(HARNESS) --rounds $(ROUNDS) --goals
 
 test-http-postgres: ## runs every scenario and the HTTP tests on PostgreSQL
 	SCENARIO_STEP=1 cargo nextest run -p longshore-server --test wire_on_postgres --test scenarios_on_postgres --no-fail-fast

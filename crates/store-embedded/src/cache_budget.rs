@@ -3,7 +3,7 @@
 use longshore_core::job::Job;
 
 /// Memory for all caches of a store, unless the options say otherwise.
-pub const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
+pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// Memory of a cached record besides the structure itself: its strings, history and map entry.
 const JOB_HEAP_BYTES: u64 = 256;

@@ -76,7 +76,7 @@ pub(super) struct Layer {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     sync_claims: Option<bool>,
     /// Memory for the caches of the embedded store, such as 64MiB [env: LONGSHORE_CACHE]
-    /// [default: 32MiB]
+    /// [default: 8MiB]
     #[arg(long, value_name = "SIZE")]
     cache: Option<String>,
     /// Time to finish requests in flight on shutdown [env: LONGSHORE_DRAIN_TIMEOUT] [default: 30s]
@@ -519,7 +519,7 @@ mod tests {
     #[test]
     fn claims_are_not_synced_and_caches_are_modest_by_default() {
         let made = config(Layer::default(), &[], None).unwrap();
-        assert_eq!((made.sync_claims, made.cache_bytes), (false, 32 << 20));
+        assert_eq!((made.sync_claims, made.cache_bytes), (false, 8 << 20));
         let made = config(Layer::default(), &[("LONGSHORE_CACHE", "2GiB")], Some("sync_claims = true")).unwrap();
         assert_eq!((made.sync_claims, made.cache_bytes), (true, 2 << 30));
     }
