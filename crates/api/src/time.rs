@@ -60,6 +60,11 @@ impl fmt::Display for Time {
 
 const TIME_FORMAT: &str = "a time such as \"2026-11-15T18:08:27.123Z\"";
 
+/// Whether a time is between two milliseconds.
+fn has_fraction(at: jiff::Timestamp) -> bool {
+    at.as_nanosecond().rem_euclid(1_000_000) != 0
+}
+
 impl FromStr for Time {
     type Err = ParseError;
 
@@ -70,7 +75,9 @@ impl FromStr for Time {
             (byte(4), byte(10), byte(13), byte(16)) == (Some(b'-'), Some(b'T'), Some(b':'), Some(b':'));
         let is_rfc3339 = has_separators && text.len() <= 40 && !text.contains('[');
         let parsed = is_rfc3339.then(|| text.parse::<jiff::Timestamp>().ok()).flatten();
-        parsed.map(|at| Self(at.as_millisecond())).ok_or(ParseError(TIME_FORMAT))
+        // Rounded up: a job must not start before its time, and filters stay exact.
+        let millis = |at: jiff::Timestamp| at.as_nanosecond().div_euclid(1_000_000) + i128::from(has_fraction(at));
+        parsed.and_then(|at| i64::try_from(millis(at)).ok()).map(Self).ok_or(ParseError(TIME_FORMAT))
     }
 }
 
@@ -128,7 +135,7 @@ mod tests {
         let time: Time = text.parse().unwrap();
         assert_eq!((time.0, time.to_string()), (1_794_766_107_123, text.to_owned()));
         assert_eq!("2026-11-15T20:08:27.123+02:00".parse(), Ok(time));
-        assert_eq!("2026-11-15T18:08:27.1239999Z".parse(), Ok(time));
+        assert_eq!("2026-11-15T18:08:27.1220001Z".parse(), Ok(time), "never before the time that was given");
         assert_eq!(Time(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Time(i64::MAX).to_string(), "9999-12-30T22:00:00.999Z");
         assert_eq!(serde_json::to_string(&time).unwrap(), format!("\"{text}\""));

@@ -47,9 +47,9 @@ macro_rules! uuid_v4 {
             type Err = Invalid;
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
-                // Only the canonical spelling, so that a job has one address.
-                let is_canonical = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
-                let id = is_canonical.then(|| Uuid::try_parse(text).ok()).flatten();
+                // RFC 4122: printed in lower case, read in any case. The library reads other forms too.
+                let is_hyphenated = text.len() == 36;
+                let id = is_hyphenated.then(|| Uuid::try_parse(text).ok()).flatten();
                 id.map(Self).ok_or_else(|| Invalid::new("id", "must be a UUID such as 0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"))
             }
         }
@@ -265,9 +265,10 @@ mod tests {
             assert_eq!(id.0.get_version_num(), 4);
             assert_eq!(id.0.get_variant(), uuid::Variant::RFC4122);
             assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
+            assert_eq!(id.to_string().to_uppercase().parse::<JobId>().unwrap(), id);
             assert!(seen.insert(id));
         }
-        let odd = ["", "x", "0B7FBD3C-6A0E-4C1E-9D5B-2F1F0F6F7A10", "{0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10}"];
+        let odd = ["", "x", "0b7fbd3c6a0e4c1e9d5b2f1f0f6f7a10", "{0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10}"];
         assert!(odd.iter().all(|text| text.parse::<JobId>().is_err()));
     }
 

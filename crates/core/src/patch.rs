@@ -114,8 +114,10 @@ impl PolicyPatch {
         let mut policy = queue.clone();
         self.merge(&mut policy);
         check_policy(&policy)?;
-        if locked_settings(policy.profile).contains(&"retry") && policy.retry != queue.retry {
-            return Err(locked("retry", policy.profile));
+        if locked_settings(policy.profile).contains(&"retry")
+            && let Some(field) = changed_retry_setting(&queue.retry, &policy.retry)
+        {
+            return Err(locked(field, policy.profile));
         }
         let is_longer = match (policy.execution_timeout, queue.execution_timeout) {
             (_, None) => false,
@@ -242,20 +244,42 @@ fn check_locks(profile: &Settings, settings: &Settings) -> Result<(), Invalid> {
         (profile, settings);
     let name = old.profile;
     for field in locked_settings(name) {
-        let is_same = match *field {
-            "retry" => old.retry == new.retry,
-            "on_lease_expiry" => old.on_lease_expiry == new.on_lease_expiry,
-            "fencing" => old.fencing == new.fencing,
-            "manual_requeue" => old.manual_requeue == new.manual_requeue,
-            "submit" => old_admission.submit == new_admission.submit,
-            "delayed_start" => old_admission.delayed_start == new_admission.delayed_start,
-            _ => old == new && old_admission == new_admission,
+        let if_changed = |is_same: bool| (!is_same).then_some(*field);
+        let changed = match *field {
+            "retry" => changed_retry_setting(&old.retry, &new.retry),
+            "on_lease_expiry" => if_changed(old.on_lease_expiry == new.on_lease_expiry),
+            "fencing" => if_changed(old.fencing == new.fencing),
+            "manual_requeue" => if_changed(old.manual_requeue == new.manual_requeue),
+            "submit" => if_changed(old_admission.submit == new_admission.submit),
+            "delayed_start" => if_changed(old_admission.delayed_start == new_admission.delayed_start),
+            _ => if_changed(old == new && old_admission == new_admission),
         };
-        if !is_same {
-            return Err(locked(field, name));
+        if let Some(path) = changed {
+            return Err(locked(path, name));
         }
     }
     Ok(())
+}
+
+/// Returns the path of the first setting in `retry` that differs.
+fn changed_retry_setting(old: &Retry, new: &Retry) -> Option<&'static str> {
+    let settings = [
+        ("retry.limit", old.limit == new.limit),
+        ("retry.counts", old.counts == new.counts),
+        ("retry.backoff.kind", old.backoff.kind == new.backoff.kind),
+        ("retry.backoff.base", old.backoff.base == new.backoff.base),
+        ("retry.backoff.multiplier", old.backoff.multiplier.to_bits() == new.backoff.multiplier.to_bits()),
+        ("retry.backoff.cap", old.backoff.cap == new.backoff.cap),
+        ("retry.backoff.delays", old.backoff.delays == new.backoff.delays),
+        ("retry.jitter.kind", old.jitter.kind == new.jitter.kind),
+        ("retry.jitter.factor", old.jitter.factor.to_bits() == new.jitter.factor.to_bits()),
+        ("retry.honour_retry_after", old.honour_retry_after == new.honour_retry_after),
+        ("retry.on_permanent", old.on_permanent == new.on_permanent),
+        ("retry.on_exhausted", old.on_exhausted == new.on_exhausted),
+        ("retry.on_timeout", old.on_timeout == new.on_timeout),
+        ("retry.on_system", old.on_system == new.on_system),
+    ];
+    settings.into_iter().find(|(_, is_same)| !is_same).map(|(path, _)| path)
 }
 
 fn locked(field: &'static str, profile: Profile) -> Invalid {
@@ -322,13 +346,15 @@ mod tests {
     fn document_profile_locks_settings() {
         let queue = Settings::of_profile(Profile::Document).policy;
         let limit = |limit| retry(RetryPatch { limit: Some(limit), ..RetryPatch::default() });
-        assert_eq!(limit(5).resolve(&queue).unwrap_err().field, "retry");
+        assert_eq!(limit(5).resolve(&queue).unwrap_err().field, "retry.limit");
+        let base = retry(RetryPatch { base: Some(Duration::from_secs(2)), ..RetryPatch::default() });
+        assert_eq!(base.resolve(&queue).unwrap_err().field, "retry.backoff.base");
         assert!(limit(3).resolve(&queue).is_ok(), "the locked value itself may be repeated");
         let whole =
             |patch: SettingsPatch| patch.resolve(Profile::Document).map_err(|invalid| invalid.field.into_owned());
         let default = SettingsPatch::default;
         let patches = [
-            ("retry", SettingsPatch { job: limit(2), ..default() }),
+            ("retry.limit", SettingsPatch { job: limit(2), ..default() }),
             ("delayed_start", SettingsPatch { delayed_start: Some(true), ..default() }),
             ("submit", SettingsPatch { submit: Some(SubmitMode::Auto), ..default() }),
             ("on_lease_expiry", SettingsPatch { on_lease_expiry: Some(OnLeaseExpiry::ReclaimFree), ..default() }),

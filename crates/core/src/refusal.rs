@@ -72,7 +72,11 @@ pub enum Refusal {
     QueueFull {
         max_queued: u64,
     },
-    DependencyUnknown(String),
+    /// `name` is the id or reference as given, `field` where it was given: `after[2]`.
+    DependencyUnknown {
+        field: String,
+        name: String,
+    },
     DependencyCycle(String),
     DependencyDepth,
     DependencyBreadth {
@@ -91,6 +95,7 @@ impl Refusal {
             Self::Invalid(invalid) => Some(&invalid.field),
             Self::PayloadTooLarge { field, .. } => Some(field),
             Self::DuplicateId => Some("external_id"),
+            Self::DependencyUnknown { field, .. } => Some(field),
             Self::QueueNotFound
             | Self::JobNotFound
             | Self::WorkflowNotFound
@@ -100,7 +105,6 @@ impl Refusal {
             | Self::Illegal(_)
             | Self::QueueNotEmpty { .. }
             | Self::QueueFull { .. }
-            | Self::DependencyUnknown(_)
             | Self::DependencyCycle(_)
             | Self::DependencyDepth
             | Self::DependencyBreadth { .. } => None,
@@ -122,7 +126,7 @@ impl Refusal {
             | Self::QueueNotEmpty { .. } => "illegal_transition",
             Self::DuplicateId => "duplicate_id",
             Self::QueueFull { .. } => "queue_full",
-            Self::DependencyUnknown(_) => "dependency_unknown",
+            Self::DependencyUnknown { .. } => "dependency_unknown",
             Self::DependencyCycle(_) => "dependency_cycle",
             Self::DependencyDepth => "dependency_depth",
             Self::DependencyBreadth { .. } => "dependency_breadth",
@@ -161,7 +165,7 @@ impl fmt::Display for Refusal {
             Self::QueueFull { max_queued } => {
                 write!(f, "the queue already holds {}", counted(*max_queued, "waiting job", "waiting jobs"))
             }
-            Self::DependencyUnknown(what) => write!(f, "dependency \"{what}\" does not exist"),
+            Self::DependencyUnknown { name, .. } => write!(f, "dependency \"{name}\" does not exist"),
             Self::DependencyCycle(what) => write!(f, "the dependencies of \"{what}\" lead back to it"),
             Self::DependencyDepth => write!(f, "dependency chains may have at most {DEPENDENCY_DEPTH_MAX} jobs"),
             Self::DependencyBreadth { given } => {

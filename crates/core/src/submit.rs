@@ -134,16 +134,16 @@ pub fn check(new: &NewJob, policy: &Arc<Policy>, admission: &AdmissionSettings) 
     if new.external_id.is_some() && !admission.external_ids {
         return Err(Refusal::invalid("external_id", "is not taken by this queue"));
     }
-    let is_delayed = match new.start {
-        Start::Now => false,
-        Start::At(_) => true,
+    let delaying_field = match new.start {
+        Start::Now => None,
+        Start::At(_) => Some("run_at"),
         Start::In(delay) => {
             check_duration("delay", delay)?;
-            delay > Duration::ZERO
+            (delay > Duration::ZERO).then_some("delay")
         }
     };
-    if is_delayed && !admission.delayed_start {
-        return Err(Refusal::invalid("run_at", "is not taken by this queue: it has no delayed start"));
+    if let Some(field) = delaying_field.filter(|_| !admission.delayed_start) {
+        return Err(Refusal::invalid(field, "is not taken by this queue: it has no delayed start"));
     }
     let resolved = if new.policy.is_empty() { Arc::clone(policy) } else { Arc::new(new.policy.resolve(policy)?) };
     check_size("payload", new.payload.bytes().len(), admission)?;

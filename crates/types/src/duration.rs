@@ -169,12 +169,16 @@ mod json {
         }
     }
 
+    /// Rounds up to whole milliseconds, so that no positive length becomes 0, which means "off".
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
     fn from_seconds(seconds: f64) -> Result<Duration, ParseError> {
         if !seconds.is_finite() || seconds < 0.0 {
             return Err(ParseError(DURATION_FORMAT));
         }
-        let millis = (seconds * 1_000.0).round();
+        let exact = seconds * 1_000.0;
+        // 1.001 seconds are 1000.9999999999999 milliseconds as a binary fraction.
+        let is_whole = (exact - exact.round()).abs() <= exact * 4.0 * f64::EPSILON;
+        let millis = if is_whole { exact.round() } else { exact.ceil() };
         if millis > 1e16 { Err(TOO_LONG) } else { Duration(millis as u64).within_max() }
     }
 }
@@ -255,6 +259,11 @@ mod tests {
         assert_eq!(read("90"), Some(90_000));
         assert_eq!(read("1.5"), Some(1_500));
         assert_eq!(read("0"), Some(0));
+        for (seconds, whole) in
+            [("0.1", 100), ("1.001", 1_001), ("1.0001", 1_001), ("0.0004", 1), ("86400.007", 86_400_007)]
+        {
+            assert_eq!(read(seconds), Some(whole), "{seconds}: never shorter than given, never off");
+        }
         for bad in
             ["-1", "\"-1s\"", "\"\"", "\"10\"", "\"1.5s\"", "true", "null", "[]", "1e300", "\"36501d\"", "4000000000"]
         {

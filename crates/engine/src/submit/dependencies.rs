@@ -49,25 +49,29 @@ impl<R: JobRecords> CommandContext<'_, R> {
         plan: &mut BatchPlan,
     ) -> Result<ItemDependencies, CommandError<R::Error>> {
         submit::check_breadth(item.after, item.after_any)?;
-        let dependencies = ItemDependencies {
-            after: resolve_list(item.after, refs, plan)?,
-            after_any: resolve_list(item.after_any, refs, plan)?,
-        };
-        for target in dependencies.all() {
+        let (after, after_any) =
+            (resolve_list("after", item.after, refs, plan)?, resolve_list("after_any", item.after_any, refs, plan)?);
+        for (target, place) in after.iter().chain(&after_any) {
             match target {
-                DependencyTarget::Job(id) => self.load_dependency(id, plan)?,
+                DependencyTarget::Job(id) => self.load_dependency(*id, place, plan)?,
                 DependencyTarget::Item(_) => {}
             }
         }
-        Ok(dependencies)
+        let targets = |list: Vec<(DependencyTarget, Place)>| list.into_iter().map(|(target, _)| target).collect();
+        Ok(ItemDependencies { after: targets(after), after_any: targets(after_any) })
     }
 
     /// Reads an existing job that items depend on.
-    fn load_dependency(&mut self, id: JobId, plan: &mut BatchPlan) -> Result<(), CommandError<R::Error>> {
+    fn load_dependency(
+        &mut self,
+        id: JobId,
+        place: &Place,
+        plan: &mut BatchPlan,
+    ) -> Result<(), CommandError<R::Error>> {
         if plan.existing.contains_key(&id) {
             return Ok(());
         }
-        let unknown = || Refusal::DependencyUnknown(id.to_string());
+        let unknown = || place.unknown(id.to_string());
         let seq = self.records.seq_of(id).map_err(CommandError::Storage)?.ok_or_else(unknown)?;
         let dependency = self.with_job(seq, |job| ExistingDependency {
             status: DependencyStatus::of(job),
@@ -79,29 +83,50 @@ impl<R: JobRecords> CommandContext<'_, R> {
     }
 }
 
+/// Where a dependency was given: the list and the position in it.
+struct Place {
+    list: &'static str,
+    position: usize,
+}
+
+impl Place {
+    fn unknown(&self, name: String) -> Refusal {
+        Refusal::DependencyUnknown { field: format!("{}[{}]", self.list, self.position), name }
+    }
+}
+
 /// Resolves references without duplicates.
+///
+/// The position does not count dependencies that follow from the form of a workflow.
 fn resolve_list(
+    list: &'static str,
     references: &[DependencyRef],
     refs: &RefIndex,
     plan: &BatchPlan,
-) -> Result<Vec<DependencyTarget>, Refusal> {
+) -> Result<Vec<(DependencyTarget, Place)>, Refusal> {
     let (mut seen, mut targets) = (HashSet::new(), Vec::with_capacity(references.len()));
+    let mut position = 0;
     for reference in references {
+        let place = Place { list, position };
+        position += match reference {
+            DependencyRef::Job(_) | DependencyRef::Local(_) => 1,
+            DependencyRef::BatchIndex(_) => 0,
+        };
         let target = match reference {
             DependencyRef::Job(id) => DependencyTarget::Job(*id),
             DependencyRef::Local(name) => {
                 let in_batch = refs.get(name).map(|index| plan.target_at(*index));
                 let in_workflow = || plan.earlier_members.get(name).map(|id| DependencyTarget::Job(*id));
-                let unknown = || Refusal::DependencyUnknown(format!("#{name}"));
+                let unknown = || place.unknown(format!("#{name}"));
                 in_batch.or_else(in_workflow).ok_or_else(unknown)?
             }
             DependencyRef::BatchIndex(index) if *index < plan.items.len() => plan.target_at(*index),
             DependencyRef::BatchIndex(index) => {
-                return Err(Refusal::DependencyUnknown(format!("job {index} of the batch")));
+                return Err(place.unknown(format!("job {index} of the batch")));
             }
         };
         if seen.insert(target) {
-            targets.push(target);
+            targets.push((target, place));
         }
     }
     Ok(targets)

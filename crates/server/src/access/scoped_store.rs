@@ -135,10 +135,10 @@ impl ScopedStore {
                     Some(Refusal::QueueNotFound)
                 }
                 Ok(submission) => {
-                    let named = submission.job.after.iter().chain(&submission.job.after_any);
-                    let first = named.filter_map(job_of).find(|id| hidden.contains(id));
+                    let first = first_hidden("after", &submission.job.after, &hidden)
+                        .or_else(|| first_hidden("after_any", &submission.job.after_any, &hidden));
                     is_foreign |= first.is_some();
-                    first.map(|id| Refusal::DependencyUnknown(id.to_string()))
+                    first
                 }
             };
             errors.extend(refusal.map(|refusal| (index, refusal)));
@@ -218,6 +218,16 @@ impl ScopedStore {
         }
         Ok(Page { jobs, next: query.before })
     }
+}
+
+/// Refuses a hidden dependency as if it did not exist.
+fn first_hidden(list: &str, given: &[DependencyRef], hidden: &BTreeSet<JobId>) -> Option<Refusal> {
+    let is_hidden = |dependency: &&DependencyRef| job_of(dependency).is_some_and(|id| hidden.contains(&id));
+    // The form of a workflow gives dependencies by their number in the batch.
+    let named = given.iter().filter(|dependency| !matches!(dependency, DependencyRef::BatchIndex(_)));
+    let (position, first) = named.enumerate().find(|(_, dependency)| is_hidden(dependency))?;
+    let name = job_of(first)?.to_string();
+    Some(Refusal::DependencyUnknown { field: format!("{list}[{position}]"), name })
 }
 
 fn job_of(dependency: &DependencyRef) -> Option<JobId> {

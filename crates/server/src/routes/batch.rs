@@ -176,8 +176,8 @@ impl Batch {
         let by_rules = refusal.errors.into_iter().filter(|(index, _)| !is_invalid(*index)).map(|(index, refusal)| {
             let named = malformed_dependencies.iter().find(|(other, _)| *other == index);
             let refusal = match (refusal, named) {
-                (Refusal::DependencyUnknown(id), Some((_, name))) if id.starts_with(NIL_ID_PREFIX) => {
-                    Refusal::DependencyUnknown(name.chars().take(100).collect())
+                (Refusal::DependencyUnknown { field, name: id }, Some((_, name))) if id.starts_with(NIL_ID_PREFIX) => {
+                    Refusal::DependencyUnknown { field, name: name.chars().take(100).collect() }
                 }
                 (refusal, _) => refusal,
             };

@@ -326,6 +326,23 @@ async fn wait_returns_at_the_end_or_at_the_timeout() {
     server.stop().await;
 }
 
+/// Clients in Swift and .NET write ids in upper case. Proves G-1.2.
+#[tokio::test]
+async fn an_id_is_read_in_any_case() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let id = c.submit("q", r#"{"type":"t"}"#).await;
+    let upper = id.to_uppercase();
+    assert_eq!(c.get(&format!("/v1/jobs/{upper}")).await.ok(200)["id"], id);
+    let dependent = c.submit("q", &json!({"type": "t", "after": [upper, id]}).to_string()).await;
+    let dependent = c.get(&format!("/v1/jobs/{dependent}")).await.ok(200);
+    assert_eq!((&dependent["after"], &dependent["waiting_on"]), (&json!([id]), &json!(1)));
+    let (_, token) = lease(&c.claim("q").await);
+    let done = c.post(&format!("/v1/jobs/{upper}/complete"), &json!({"lease": token}).to_string()).await.ok(200);
+    assert_eq!((&done["id"], &done["state"]), (&json!(id), &json!("completed")));
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_malformed_id_is_not_found() {
     let server = Setup::memory().start().await;

@@ -123,10 +123,14 @@ async fn errors_list_the_allowed_values() {
 async fn the_field_is_a_json_path() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
+    c.put("/v1/queues/now", r#"{"profile":"document"}"#).await.ok(201);
     let jobs = "/v1/queues/q/jobs";
     let cases = [
         ("PUT", "/v1/queues/q", r#"{"settings":{"retry":{"limit":0}}}"#, "settings.retry.limit"),
         ("PUT", "/v1/queues/q", r#"{"profile":"document","settings":{"submit":"auto"}}"#, "settings.submit"),
+        ("PUT", "/v1/queues/q", r#"{"profile":"document","settings":{"retry":{"limit":5}}}"#, "settings.retry.limit"),
+        ("POST", "/v1/queues/now/jobs", r#"{"type":"t","delay":"1s"}"#, "delay"),
+        ("POST", "/v1/queues/now/jobs", r#"{"type":"t","run_at":"2099-01-01T00:00:00Z"}"#, "run_at"),
         ("POST", jobs, r#"{"type":"t","retry":{"limit":0}}"#, "retry.limit"),
         ("POST", jobs, r#"{"type":"t","external_id":"x"}"#, "external_id"),
         ("POST", jobs, r#"[{"type":"t"},{"type":"t"},{"type":"t"},{"type":"t","delay":"soon"}]"#, "jobs[3].delay"),

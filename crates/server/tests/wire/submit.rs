@@ -281,9 +281,11 @@ async fn a_refused_batch_lists_its_items() {
     let odd =
         c.post("/v1/queues/q/jobs", r#"[{"type":"t","after":["missing"]}]"#).await.problem(400, "dependency_unknown");
     assert_eq!(odd["errors"][0]["detail"], "dependency \"missing\" does not exist");
+    assert_eq!((&odd["field"], &odd["errors"][0]["field"]), (&json!("jobs[0].after[0]"), &json!("jobs[0].after[0]")));
     let one =
         c.post("/v1/queues/q/jobs", r#"{"type":"t","after":["missing"]}"#).await.problem(400, "dependency_unknown");
     assert!(one.get("errors").is_none(), "one job is no batch: {one}");
+    assert_eq!(one["field"], "after[0]");
     assert_nothing_stored(&mut c).await;
     server.stop().await;
 }

@@ -105,6 +105,27 @@ async fn chains_groups_and_chords_nest() {
     server.stop().await;
 }
 
+/// The position of an unknown dependency counts what the client wrote, not what the form adds.
+#[tokio::test]
+async fn an_unknown_dependency_is_named_where_it_was_written() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    let job = |after: Value| json!({"queue": "q", "type": "t", "after": after});
+    let cases = [
+        (json!({"jobs": [{"ref": "a", "queue": "q", "type": "t"}, job(json!(["#a", "#b"]))]}), "jobs[1].after[1]"),
+        (json!({"chain": [job(json!([])), job(json!(["#b"]))]}), "chain[1].after[0]"),
+    ];
+    for (body, field) in cases {
+        let problem = c.post("/v1/workflows", &body.to_string()).await.problem(400, "dependency_unknown");
+        assert_eq!(problem["field"], field);
+    }
+    let known = c.post("/v1/queues/q/jobs", r#"{"type":"t"}"#).await.ok(201)["id"].clone();
+    let second = json!({"type": "t", "after": [known], "after_any": [known, "0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"]});
+    let problem = c.post("/v1/queues/q/jobs", &second.to_string()).await.problem(400, "dependency_unknown");
+    assert_eq!(problem["field"], "after_any[1]");
+    server.stop().await;
+}
+
 /// Proves G-6.6, G-6.7, G-6.8, G-6.9.
 #[tokio::test]
 async fn an_invalid_workflow_stores_nothing() {

@@ -317,8 +317,7 @@ impl Draw<'_> {
             job.tags = self.tags();
             job.correlation_id = self.maybe_text(2, "order-7");
             job.callback_url = self.maybe_text(2, "https://example.com/done");
-            let has_parent = job.callback_url.is_some();
-            job.traceparent = has_parent.then(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+            job.traceparent = self.maybe_text(2, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
         }
         if self.rarely(25) {
             self.invalidate(&mut job);

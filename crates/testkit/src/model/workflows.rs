@@ -121,8 +121,12 @@ impl Model {
         if again.is_empty() {
             return Err(ILLEGAL);
         }
+        let members = self.present_members(workflow);
         for handle in &again {
             self.run_again(*handle);
+        }
+        for handle in members {
+            self.record_what_blocks(handle);
         }
         // Outside jobs that ended because of these members revive as after any requeue.
         for handle in again {
@@ -161,6 +165,21 @@ impl Model {
         self.queues.contains_key(&job.queue)
             && !ended_by_deleted_job
             && !self.current_clones(&job.after).iter().any(stands_in_the_way)
+    }
+
+    /// A member that stays ended has ended because of the dependency that blocks it now, which the
+    /// retry does not run again. Without that it would run once the failed job was deleted.
+    fn record_what_blocks(&mut self, handle: Handle) {
+        let job = &self.jobs[handle];
+        let Some(cause) = job.ended_by.filter(|cause| !self.jobs[*cause].removed) else { return };
+        if !self.ended_without_success(handle) || !self.queues.contains_key(&job.queue) {
+            return;
+        }
+        let failed = self.current_clones(&job.after).into_iter().filter(|job| self.ended_without_success(*job));
+        let blocking = failed.min_by_key(|dependency| self.jobs[*dependency].completed_at);
+        if let Some(blocking) = blocking.filter(|other| *other != cause && job.after.contains(other)) {
+            self.job_mut(handle).ended_by = Some(blocking);
+        }
     }
 
     fn put_after_dependencies(&self, handle: Handle, bad: &[Handle], ordered: &mut Vec<Handle>) {

@@ -115,7 +115,7 @@ impl From<Refusal> for OcypodError {
             | Refusal::IllegalTransition { .. }
             | Refusal::DuplicateId
             | Refusal::QueueFull { .. }
-            | Refusal::DependencyUnknown(_)
+            | Refusal::DependencyUnknown { .. }
             | Refusal::DependencyCycle(_)
             | Refusal::DependencyDepth
             | Refusal::DependencyBreadth { .. } => ApiError::from(refusal).into(),
