@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { start, type Harness } from "./harness";
-import { pause } from "./load";
 
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const AMOUNT = Number(process.env.AMOUNT ?? 1_000_000);
 const CALL_MAX_MS = 200;
 const DASHBOARDS = 10;

@@ -5,7 +5,7 @@ import { Spark } from "./chart";
 import { age, stats, workers } from "../lib/app";
 import { duration, figure, parseDuration, shortDuration } from "../lib/format";
 import { link } from "../lib/router";
-import { last, share, type Range, type Series } from "../lib/series";
+import { last, lately, share, type Range, type Series } from "../lib/series";
 import type { Queue } from "../lib/types";
 import { t } from "../strings";
 
@@ -25,7 +25,9 @@ function Row({ queue, series, range }: { queue: Queue; series: Series | null; ra
   const figures = stats.value?.queues[queue.name];
   const columns = series?.queues[queue.name] ?? null;
   const p95 = columns ? last(columns.wait.p95) : null;
-  const failed = share(figures?.rates.failed ?? 0, figures?.rates.completed ?? 0) ?? 0;
+  const of = (name: "completed" | "failed") => lately(series, (values) => values[name], queue.name) ?? figures?.rates[name] ?? 0;
+  const completed = of("completed");
+  const failed = share(of("failed"), completed) ?? 0;
   const oldest = queue.oldest_scheduled_at ? age(queue.oldest_scheduled_at) : null;
   const target = queue.settings.wait_target ? parseDuration(queue.settings.wait_target) : null;
   const isLate = oldest !== null && target !== null && oldest > target;
@@ -41,7 +43,7 @@ function Row({ queue, series, range }: { queue: Queue; series: Series | null; ra
       <td class="r hide-sm"><Count value={counts.dead_letter ?? 0} /></td>
       <td class="r">{oldest === null ? <span class="zero">{t.time.none}</span> : <span class={isLate ? "bad" : ""}>{shortDuration(oldest)}</span>}</td>
       <td class="r hide-sm hide-md">{target !== null ? shortDuration(target) : <span class="zero">{t.time.none}</span>}</td>
-      <td class="hide-sm"><span class="cell-r">{columns ? <Spark values={columns.completed} label={`${t.queues.completedRate}, ${range.name}`} /> : null}<span class="w-num">{figures && figures.rates.completed ? figure(figures.rates.completed) : <span class="zero">0</span>}</span></span></td>
+      <td class="hide-sm"><span class="cell-r">{columns ? <Spark values={columns.completed} label={`${t.queues.completedRate}, ${range.name}`} /> : null}<span class="w-num">{completed ? figure(completed) : <span class="zero">0</span>}</span></span></td>
       <td class="hide-sm"><span class="cell-r">{columns ? <Spark values={columns.failedShare} floor={SHARE_FLOOR} kind={failed >= BAD_SHARE ? "spark-bad" : "spark-calm"} label={`${t.queues.failedRate}, ${range.name}`} /> : null}<span class={`w-num ${failed >= BAD_SHARE ? "bad" : ""}`}>{failed ? `${figure(failed)} %` : <span class="zero">0 %</span>}</span></span></td>
       <td class="r hide-sm hide-md">{p95 === null ? <span class="zero">{t.time.none}</span> : <span class={target !== null && p95 * 1000 > target ? "bad" : ""}>{duration(p95 * 1000)}</span>}</td>
       <td class="r hide-sm">{taking === null ? t.time.none : taking ? taking : <span class="zero">0</span>}</td>

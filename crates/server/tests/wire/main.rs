@@ -38,6 +38,7 @@ mod system;
 mod tls;
 mod trace_context;
 mod traces;
+mod types;
 mod webhook_faults;
 mod webhooks;
 mod workers;
