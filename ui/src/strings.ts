@@ -98,7 +98,7 @@ export const t = {
     paused: "is paused", pausedCause: (waiting: number, since: string | null) => `${waits(waiting)} ready${since ? `, oldest ${since.replace(" ago", "")}` : ""}`,
     schedule: "Schedule", missed: "missed a tick", missedCause: (outcome: string, due: string | null) => `${outcome}${due ? `, due ${due}` : ""}`,
     diskFull: "The store refuses new jobs", diskLow: "The disk is almost full", diskCause: (free: string, reserve: string) => `${free} free, ${reserve} are kept in reserve`,
-    node: "Node", behind: (by: string) => `is ${by} behind`, clockCause: "its clock differs from that of the store", commitsCause: "its commits wait",
+    node: "Node", behind: (by: string) => `is ${by} behind`, ahead: (by: string) => `is ${by} ahead`, clockCause: "its clock differs from that of the store", commitsCause: "its commits wait",
     burst: (share: string) => `: ${share} % of attempts fail`, burstCause: (failed: number, window: string) => `${plural(failed, "attempt")} failed in ${window}`,
     webhook: "Webhook", fails: "fails", isDisabled: "is disabled", webhookCause: (amount: number) => `${plural(amount, "message")} undelivered`,
     seeJobs: "See jobs", openGroups: "Open groups", openQueue: "Open queue", openSchedule: "Open schedule", openSystem: "Open system", openWebhook: "Open webhook", other: "See more",
@@ -116,7 +116,7 @@ export const t = {
   },
   jobsPage: {
     title: "Jobs", submit: "Submit a job", all: "All", filterLabel: "Filter", filterShort: "Add a filter", filterHint: "Add a filter: queue:mail  type:email.send  tag:tenant:acme  error:code, or a job id", save: "Save view", views: "Saved views",
-    noViews: "No saved view yet. Set a filter, then save it.", viewName: "Name of the view", copyView: "Copy the link to this view", saved: (name: string) => `View ${name} saved`, columns: "Columns", select: "Select", selectAll: "Select all listed jobs", created: "Created",
+    noViews: "No saved view yet. Set a filter, then save it.", viewName: "Name of the view", queuePaused: "its queue is paused", noWorker: "no worker takes it", copyView: "Copy the link to this view", saved: (name: string) => `View ${name} saved`, columns: "Columns", select: "Select", selectAll: "Select all listed jobs", created: "Created",
     job: "Job", priority: "Priority", attempt: "Attempt", ran: "Ran for", tags: "Tags", error: "Error", reason: "Error or next step", of: (a: number, b: number) => `${a} of ${b}`, nextAt: "next attempt", waitsFor: (n: number) => `waits for ${jobs(n)}`,
     emptyTitle: "No job matches", emptyFilter: (name: string) => `Drop the filter ${name} to see more.`, emptyNone: "No job yet", emptyNoneText: "Submit one from here, from code or from the command line.", newRows: (n: number) => `${count(n)} new: show ${n === 1 ? "it" : "them"}`,
     remove: (name: string) => `Remove the filter ${name}`, selected: (n: number) => `${jobs(n)} selected`, allListed: (n: number) => `All ${count(n)} listed jobs are selected.`, takeAll: "Select everything that matches", onlyThese: (n: number) => `Only these ${count(n)}`,

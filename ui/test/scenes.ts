@@ -64,8 +64,8 @@ export class Day {
     const end = this.at + seconds;
     while (this.at < end) {
       if (this.at === 300) await this.operator.post("v1/queues/invoices/pause");
-      await this.submit();
       await this.work();
+      await this.submit();
       await this.api.advance(`${STEP}s`);
       this.at += STEP;
     }
@@ -124,6 +124,7 @@ export async function prepare(api: Api): Promise<void> {
       if (!size) continue;
       await api.submit("payments", list(size, (index) => ({ type, payload: { charge: index, tenant: pick(TENANTS) }, tags: { tenant: pick(TENANTS) } })));
       const jobs: Lease[] = await api.claim("payments", "charge-api-1", size);
+      await api.advance(`${400 + Math.floor(900 * random())}ms`);
       await api.post("v1/settlements", { settlements: jobs.map((job, index) => ({ id: job.id, lease: job.lease.token, outcome: "fail", error: { category: "permanent", code, message: message(part * 20 + index) } })) });
     }
     await api.advance("10m");

@@ -1,9 +1,10 @@
 // Takes the pictures of docs/dashboard.md, light and dark, from real servers with real jobs. The
 // clock is virtual, so that a day takes seconds; its banner is left out of all pictures but one.
 
-import { mkdirSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { test } from "vitest";
@@ -28,7 +29,7 @@ async function shoot(h: Harness, name: string, { path, ready, themes = ["light",
 }
 
 /** A request of the page, until its answer has been drawn. */
-const drawn = (page: Page, selector: string) => page.locator(selector).first().waitFor().then(() => pause(300));
+const drawn = (page: Page, selector: string) => page.locator(selector).first().waitFor({ state: "attached" }).then(() => pause(300));
 
 /** Starts a canary of a group, and ends three of its five jobs. One runs, one waits. */
 async function runCanary({ api }: Port, code: string): Promise<string> {
@@ -43,7 +44,8 @@ async function runCanary({ api }: Port, code: string): Promise<string> {
 }
 
 test("pictures of a day", async () => {
-  const h = await startWith({ hidesClock: true }, "--virtual-clock");
+  const data = mkdtempSync(join(tmpdir(), "longshore-pictures-"));
+  const h = await startWith({ hidesClock: true }, "--virtual-clock", "--data", join(data, "store"));
   const port = await open(h.server.api);
   h.token = port.token;
   const { flow, large } = await day(port);
@@ -87,6 +89,7 @@ test("pictures of a day", async () => {
     },
   });
   await h.stop();
+  rmSync(data, { recursive: true, force: true });
 }, 120_000);
 
 test("a job with retries", async () => {

@@ -60,7 +60,7 @@ function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { cu
   return {
     ...sizeOf(host, props), legend: { show: false }, padding: [14, 16, 0, 0],
     cursor: { sync: { key: sync.key, setSeries: false }, points: { show: false }, drag: { x: false, y: false }, y: false },
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
+    scales: { x: { time: true, range: (_, min, max) => (max - min < 30 ? [max - 60, max] : [min, max]) }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
     axes: [
       { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 54, values: (_, splits) => splits.map((value) => clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60)) },
       { stroke: color("text-3"), font, grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, size: 46, gap: 6, space: 26, ...(props.isSeconds ? { incrs: SECONDS } : {}), values: (_, splits) => splits.map((value) => (latest.current.axis ?? latest.current.format)(value)) },
@@ -105,6 +105,7 @@ function drawMarks(plot: uPlot, marks: { at: number; label: string }[], color: s
   ctx.lineWidth = scale;
   ctx.font = font.replace("10.5px", `${10.5 * scale}px`);
   ctx.textBaseline = "bottom";
+  ctx.textAlign = "left";
   let free = bbox.left;
   for (const mark of marks) {
     const x = Math.round(plot.valToPos(mark.at / 1000, "x", true)) + 0.5;

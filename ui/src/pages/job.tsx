@@ -92,7 +92,7 @@ function useActors(id: string, history: Transition[]): Actors {
     await Promise.all(calls.map(async (entry) => {
       const before = new Date(Date.parse(entry.at) + AUDIT_LAG_MS).toISOString();
       const { entries } = await get<{ entries: AuditEntry[] }>(`v1/audit${query({ before, limit: 50 })}`);
-      const call = entries.findLast((other) => other.at >= entry.at && other.target?.includes(id) && other.target.endsWith(CALLS[entry.cause]!) && other.outcome === "applied");
+      const call = entries.findLast((other) => other.at >= entry.at && other.target?.includes(id) && other.target.endsWith(CALLS[entry.cause]!) && other.outcome === "ok");
       if (call) actors.set(entry.at, call.name ?? t.job.local);
     }));
     return actors;

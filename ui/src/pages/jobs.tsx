@@ -1,7 +1,7 @@
 // Jobs: state tabs, filters in the URL, saved views, selection, everything that matches.
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Button, CopyButton, Count, Empty, Failure, Glyph, Icon, Loading, StateWord, Tags, Time } from "../components/basic";
 import { BulkBar } from "../components/bulk-bar";
 import { isTyping } from "../components/keys";
@@ -13,7 +13,7 @@ import { duration } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { holdRows, moveCursor } from "../lib/rows";
 import { link, open, route, setQuery } from "../lib/router";
-import { STATES, type Counts, type Job, type Jobs } from "../lib/types";
+import { STATES, type AttentionItem, type Counts, type Job, type Jobs } from "../lib/types";
 import { overlay, store, stored, toast } from "../lib/ui";
 import { removeView, savedViews, saveView, viewLink } from "../lib/views";
 import { COMMANDS, t } from "../strings";
@@ -109,8 +109,26 @@ function ColumnsMenu() {
   );
 }
 
+/** What the server says about ready jobs of a queue and a type: `queue type` or `queue`. */
+type Troubles = ReadonlyMap<string, string>;
+
+/** Why ready jobs do not run, from what needs attention. */
+function useTroubles(): Troubles {
+  const list = useResource<{ items: AttentionItem[] }>("attention", () => get("v1/attention"), 5_000);
+  return useMemo(() => {
+    const found = new Map<string, string>();
+    for (const item of list.data?.items ?? []) {
+      if (item.code === "paused_with_work" && item.queue) found.set(item.queue, t.jobsPage.queuePaused);
+      if (item.code === "no_worker" && item.queue) found.set(item.type ? `${item.queue} ${item.type}` : item.queue, t.jobsPage.noWorker);
+    }
+    return found;
+  }, [list.data]);
+}
+
 /** The last column: the error, or what a waiting job waits for. */
-function Reason({ job }: { job: Job }) {
+function Reason({ job, troubles }: { job: Job; troubles: Troubles }) {
+  const trouble = job.state === "scheduled" ? (troubles.get(job.queue) ?? troubles.get(`${job.queue} ${job.type}`)) : undefined;
+  if (trouble) return <span class="trouble"><Icon name="alert" class="sev sev-2" />{trouble}</span>;
   if (job.error && job.state !== "completed") return <><code>{job.error.code ?? job.error.category}</code> {job.error.message}</>;
   if (job.state === "pending" && job.waiting_on) return <>{t.jobsPage.waitsFor(job.waiting_on)}</>;
   if (job.run_at) return <Time at={job.run_at} />;
@@ -122,22 +140,22 @@ function ranFor(job: Job): string {
   return duration(Date.parse(job.attempt_ended_at) - Date.parse(job.started_at));
 }
 
-interface RowProps { job: Job; isSelected: boolean; isCurrent: boolean; select: () => void }
+interface RowProps { job: Job; troubles: Troubles; isSelected: boolean; isCurrent: boolean; select: () => void }
 
-function Row({ job, isSelected, isCurrent, select }: RowProps) {
+function Row({ job, troubles, isSelected, isCurrent, select }: RowProps) {
   const limit = job.policy?.retry?.limit;
   const attempts = limit !== undefined && job.policy?.retry?.counts === "retries" ? limit + 1 : limit;
   return (
     <tr class={`${isSelected ? "sel" : ""} ${isCurrent ? "cur" : ""}`} data-row={job.id}>
       <td><input class="check" type="checkbox" checked={isSelected} aria-label={`${t.jobsPage.select} ${job.type} ${job.id.slice(0, 8)}`} onChange={select} /></td>
       <td class="hide-sm"><StateWord state={job.state} /></td>
-      <td class="jobcell"><span class="only-sm"><Glyph state={job.state} title={t.state[job.state] ?? job.state} /></span> <a class="jobname" href={link(["jobs", job.id])}><code>{job.type}</code> <span class="job-id">{job.id.slice(0, 8)}</span></a><span class="sub2 only-sm"><Reason job={job} /></span></td>
+      <td class="jobcell"><span class="only-sm"><Glyph state={job.state} title={t.state[job.state] ?? job.state} /></span> <a class="jobname" href={link(["jobs", job.id])}><code>{job.type}</code> <span class="job-id">{job.id.slice(0, 8)}</span></a><span class="sub2 only-sm"><Reason job={job} troubles={troubles} /></span></td>
       <td class="hide-sm muted c-queue">{job.queue}</td>
       <td class={`hide-sm c-priority ${job.priority === "normal" ? "muted" : ""}`}>{job.priority}</td>
       <td class="r hide-sm c-attempt">{attempts ? t.jobsPage.of(job.attempt, attempts) : job.attempt}</td>
       <td class="r hide-sm muted hide-md c-ran">{ranFor(job)}</td>
       <td class="hide-sm hide-md c-tags"><Tags tags={job.tags} /></td>
-      <td class="fill trunc hide-sm" title={job.error?.message}><Reason job={job} /></td>
+      <td class="fill trunc hide-sm" title={job.error?.message}><Reason job={job} troubles={troubles} /></td>
       <td class="r muted"><Time at={job.created_at} /></td>
     </tr>
   );
@@ -199,6 +217,7 @@ export function JobsPage() {
   const filters = activeFilters(parameters);
   const key = query({ ...filters, state, cursor });
   const list = useResource<Jobs>(key || "all", () => get<Jobs>(`v1/jobs${query({ ...filters, state, cursor, limit: PAGE, fields: FIELDS })}`));
+  const troubles = useTroubles();
   const [selected, setSelected] = useState<ReadonlyMap<string, Job>>(new Map());
   const [isAll, setAll] = useState(false);
   const [matched, setMatched] = useState<number | null>(null);
@@ -246,7 +265,7 @@ export function JobsPage() {
                 <th scope="col" class="hide-sm">{t.common.state}</th><th scope="col">{t.jobsPage.job}</th><th scope="col" class="hide-sm c-queue">{t.common.queue}</th><th scope="col" class="hide-sm c-priority">{t.jobsPage.priority}</th><th scope="col" class="r hide-sm c-attempt">{t.jobsPage.attempt}</th>
                 <th scope="col" class="r hide-sm hide-md c-ran">{t.jobsPage.ran}</th><th scope="col" class="hide-sm hide-md c-tags">{t.jobsPage.tags}</th><th scope="col" class="hide-sm">{t.jobsPage.reason}</th><th scope="col" class="r sorted" aria-sort="descending">{t.jobsPage.created}</th>
               </tr></thead>
-              <tbody onPointerEnter={(event) => event.pointerType === "mouse" && setOver(true)} onPointerLeave={() => setOver(false)}>{rows.map((job) => <Row key={job.id} job={job} isSelected={isAll || selected.has(job.id)} isCurrent={job.id === current} select={() => toggle(job)} />)}</tbody>
+              <tbody onPointerEnter={(event) => event.pointerType === "mouse" && setOver(true)} onPointerLeave={() => setOver(false)}>{rows.map((job) => <Row key={job.id} job={job} troubles={troubles} isSelected={isAll || selected.has(job.id)} isCurrent={job.id === current} select={() => toggle(job)} />)}</tbody>
             </table></div>
             <div class="pager">
               <span class="keys-hint hide-sm"><kbd>j</kbd><kbd>k</kbd><kbd>x</kbd><kbd>↵</kbd>{t.jobsPage.keys}</span>
