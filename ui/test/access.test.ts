@@ -69,7 +69,7 @@ test("a reader sees everything and is offered nothing", async () => {
   await page.close();
 });
 
-test("the timeline says who did it, to those who may read the audit log", async () => {
+test("the timeline has actors for tokens that may read the audit log", async () => {
   const { api } = h.server;
   const { id } = await api.submit("mail", { type: "email.audit", payload: {} });
   await fetch(`${h.server.url}/v1/jobs/${id}/cancel`, { method: "POST", headers: { authorization: `Bearer ${tokens.operate}`, "content-type": "application/json" }, body: "{}" });

@@ -63,7 +63,7 @@ test("a number keeps its digits and binary is shown as hex", async () => {
   await page.close();
 });
 
-test("secrets in a payload are hidden until they are asked for", async () => {
+test("secrets in a payload are hidden until Show is pressed", async () => {
   const { id } = await h.server.api.submit("mail", { type: "email.login", payload: { user: "ann", password: "hunter2" } });
   const page = await h.open(`jobs/${id}`);
   await page.locator(".code .redact").waitFor();

@@ -173,7 +173,7 @@ export async function retriedJob(api: Api, operator: Api, callback: string): Pro
 
 /** A workflow of 200 jobs in four regions; one payment is declined. Returns its id. */
 export async function monthEnd(api: Api): Promise<string> {
-  await api.put("v1/queues/ledger", { settings: { retry: { on_permanent: "failed" } } });
+  await api.put("v1/queues/ledger", { settings: { lease: "1h", retry: { on_permanent: "failed" } } });
   const regions = ["eu", "us", "apac", "uk"];
   const job = (ref: string, type: string, after: string[] = []) => ({ ref, queue: "ledger", type, after: after.map((name) => `#${name}`) });
   const jobs = [job("collect", "ledger.collect"), job("fx-rates", "rates.load")];
@@ -199,6 +199,7 @@ export async function monthEnd(api: Api): Promise<string> {
 
 /** A workflow of 1,000 jobs of five types. Returns its id. */
 export async function thousand(api: Api): Promise<string> {
+  await api.put("v1/queues/tiles", { settings: { lease: "1h" } });
   const parts = list(998, (index) => ({ ref: `part-${index}`, queue: "tiles", type: `tile.${["ne", "nw", "se", "sw", "mid"][index % 5]!}`, after: ["#start"] }));
   const { id } = await api.post("v1/workflows", { name: "map tiles", jobs: [{ ref: "start", queue: "tiles", type: "tiles.plan" }, ...parts, { ref: "end", queue: "tiles", type: "tiles.publish", after: parts.map((part) => `#${part.ref}`) }] });
   const [start] = await api.claim("tiles", "tiler-1");
