@@ -29,6 +29,7 @@ const PAGES: Record<string, [title: string, one: (() => Promise<Page>) | null, l
   workflows: [t.nav.workflows, () => import("./pages/workflow").then((page) => page.WorkflowPage), () => import("./pages/workflows").then((page) => page.Workflows as Page)],
   schedules: [t.nav.schedules, () => import("./pages/schedule").then((page) => page.SchedulePage), () => import("./pages/schedules").then((page) => page.Schedules as Page)],
   workers: [t.nav.workers, null, () => import("./pages/workers").then((page) => page.Workers as Page)],
+  types: [t.nav.types, () => import("./pages/type").then((page) => page.TypePage), () => import("./pages/types").then((page) => page.Types as Page)],
   operations: [t.nav.operations, null, () => import("./pages/operations").then((page) => page.Operations as Page)],
   webhooks: [t.nav.webhooks, () => import("./pages/webhook").then((page) => page.WebhookPage), () => import("./pages/webhooks").then((page) => page.Webhooks as Page)],
   tokens: [t.nav.tokens, null, () => import("./pages/tokens").then((page) => page.Tokens as Page)],

@@ -69,6 +69,19 @@ test("a reader sees everything and is offered nothing", async () => {
   await page.close();
 });
 
+test("the timeline has actors for tokens that may read the audit log", async () => {
+  const { api } = h.server;
+  const { id } = await api.submit("mail", { type: "email.audit", payload: {} });
+  await fetch(`${h.server.url}/v1/jobs/${id}/cancel`, { method: "POST", headers: { authorization: `Bearer ${tokens.operate}`, "content-type": "application/json" }, body: "{}" });
+  const page = await openAs("root", `jobs/${id}`);
+  await page.locator(".lanes", { hasText: "cancelled by operate" }).waitFor();
+  await page.close();
+  const reader = await openAs("read", `jobs/${id}`);
+  await reader.locator(".lanes", { hasText: "cancelled" }).waitFor();
+  expect(await reader.locator(".lanes", { hasText: "by operate" }).count()).toBe(0);
+  await reader.close();
+});
+
 test("a token for one queue sees only that queue", async () => {
   const page = await openAs("mail", "queues");
   await page.getByRole("link", { name: "mail", exact: true }).waitFor();

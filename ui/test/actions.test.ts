@@ -55,11 +55,28 @@ test("a schedule is created, run, paused with a note, resumed and deleted", asyn
 test("many schedules are paused and resumed together", async () => {
   for (const name of ["one", "two", "three"]) await h.server.api.put(`v1/schedules/${name}`, { every: "1h", queue: "reports", job: { type: "report.build", payload: {} } });
   const page = await h.open("schedules");
-  for (const name of ["one", "two"]) await page.getByLabel(`Select ${name}`).check();
+  await page.getByLabel("Select all schedules").check();
+  await page.getByRole("button", { name: "Pause 3" }).waitFor();
+  await page.getByLabel("Select three").uncheck();
   await page.getByRole("button", { name: "Pause 2" }).click();
   await page.locator("tbody .tag", { hasText: "paused" }).nth(1).waitFor();
   const { schedules } = await h.server.api.get("v1/schedules");
   expect(schedules.filter((schedule: { paused: boolean }) => schedule.paused).map((schedule: { name: string }) => schedule.name).sort()).toEqual(["one", "two"]);
+  await page.close();
+});
+
+test("a missed tick is listed and run", async () => {
+  const { api } = h.server;
+  await api.put("v1/queues/full", { settings: { max_queued: 1 } });
+  await api.put("v1/schedules/refill", { every: "1m", queue: "full", job: { type: "tank.fill" } });
+  await api.advance("2m");
+  const page = await h.open("schedules");
+  const missed = page.locator(".missed li", { hasText: "refill" });
+  await missed.getByRole("link", { name: "refill" }).waitFor();
+  const [waiting] = await api.claim("full");
+  await missed.getByRole("button", { name: "Run now" }).click();
+  await page.locator(".toast", { hasText: "Submitted" }).waitFor();
+  await api.complete(waiting);
   await page.close();
 });
 

@@ -3,14 +3,18 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
-import { startBrowser, startProxy, startServer, type Running } from "./support";
+import { startBrowser, startProxy, startServer, type ProxyOptions, type Running } from "./support";
 
-export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean; scale?: number }) => Promise<Page>; failures: string[]; stop: () => Promise<void> }
+export interface Harness { server: Running; url: string; browser: Browser; open: (path: string, options?: { width?: number; dark?: boolean; scale?: number }) => Promise<Page>; failures: string[]; /** Token that new pages have. */ token: string | null; stop: () => Promise<void> }
 
 /** Starts everything. Dialogs, errors of pages and refused content are collected in `failures`. */
-export async function start(...options: string[]): Promise<Harness> {
+export function start(...options: string[]): Promise<Harness> {
+  return startWith({}, ...options);
+}
+
+export async function startWith(proxyOptions: ProxyOptions, ...options: string[]): Promise<Harness> {
   const server = await startServer(...options);
-  const proxy = await startProxy(server.url);
+  const proxy = await startProxy(server.url, proxyOptions);
   const browser = await startBrowser();
   const failures: string[] = [];
   const open = async (path: string, { width = 1440, dark = false, scale = 1 } = {}) => {
@@ -19,10 +23,12 @@ export async function start(...options: string[]): Promise<Harness> {
     page.on("dialog", (dialog) => (failures.push(`dialog: ${dialog.message()}`), void dialog.dismiss()));
     page.on("console", (message) => /Content Security Policy|Refused to/.test(message.text()) && failures.push(message.text()));
     page.setDefaultTimeout(8_000);
+    if (harness.token) await page.addInitScript((value) => sessionStorage.setItem("longshore.token", value), harness.token);
     await page.goto(`${proxy.url}#/${path}`);
     return page;
   };
-  return { server, url: proxy.url, browser, open, failures, stop: async () => { await browser.close(); await proxy.stop(); await server.stop(); } };
+  const harness: Harness = { server, url: proxy.url, browser, open, failures, token: null, stop: async () => { await browser.close(); await proxy.stop(); await server.stop(); } };
+  return harness;
 }
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");

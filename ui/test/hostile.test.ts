@@ -45,8 +45,8 @@ test("no text of a client is executed", async () => {
   const page = await h.open("overview");
   const detail = (folder: string, amount: number, name: (index: number) => string) => CORPUS.slice(0, amount).map((_, index) => `${folder}/${name(index)}`);
   const filters = CORPUS.map((text) => `jobs?tag=${encodeURIComponent(text)}&type=${encodeURIComponent(text)}`);
-  const names = [`queues/${encodeURIComponent(CORPUS[0]!)}`, `jobs/${encodeURIComponent(CORPUS[1]!)}`, `dead-letters?group=${encodeURIComponent(CORPUS[0]!)}`, `overview?queue=${encodeURIComponent(CORPUS[1]!)}`];
-  for (const path of ["overview", "jobs", "dead-letters", "workers", "workflows", "queues", "queues/x", "operations", "schedules", "webhooks", "tokens", "system", ...jobs.map((id) => `jobs/${id}`), ...flows.slice(0, 3).map((id) => `workflows/${id}`), ...detail("schedules", 4, (index) => `s${index}`), ...detail("webhooks", 4, (index) => `w${index}`), ...filters, ...names]) {
+  const names = [`queues/${encodeURIComponent(CORPUS[0]!)}`, `jobs/${encodeURIComponent(CORPUS[1]!)}`, `dead-letters?group=${encodeURIComponent(CORPUS[0]!)}`, `overview?queue=${encodeURIComponent(CORPUS[1]!)}`, `jobs?view=${encodeURIComponent(CORPUS[1]!)}`];
+  for (const path of ["overview", "jobs", "dead-letters", "workers", "workflows", "queues", "queues/x", "operations", "types", ...CORPUS.slice(0, 4).map((text) => `types/${encodeURIComponent(ascii(text, 200))}`), "schedules", "webhooks", "tokens", "system", ...jobs.map((id) => `jobs/${id}`), ...flows.slice(0, 3).map((id) => `workflows/${id}`), ...detail("schedules", 4, (index) => `s${index}`), ...detail("webhooks", 4, (index) => `w${index}`), ...filters, ...names]) {
     await page.goto(`${h.url}#/${path}`);
     await page.locator("main .card, main.wf").first().waitFor();
   }

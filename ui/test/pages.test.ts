@@ -33,7 +33,7 @@ afterAll(async () => {
 
 const PAGES: [path: () => string, heading: string][] = [
   [() => "overview", "Overview"], [() => "queues", "Queues"], [() => "queues/mail", "mail"], [() => "jobs", "Jobs"], [() => `jobs/${ids.big}`, "email.send"], [() => "dead-letters", "Dead letters"], [() => "workflows", "Workflows"],
-  [() => `workflows/${ids.flow}`, "month end"], [() => "workers", "Workers"], [() => "operations", "Operations"], [() => "overview?range=5m&queue=mail", "Overview"], [() => "system", "System"], [() => "submit", "Submit a job"], [() => "schedules", "Schedules"], [() => "schedules/hourly", "hourly"], [() => "webhooks", "Webhooks"], [() => "webhooks/alerts", "alerts"], [() => "tokens", "Tokens and audit"],
+  [() => `workflows/${ids.flow}`, "month end"], [() => "workers", "Workers"], [() => "operations", "Operations"], [() => "overview?range=5m&queue=mail", "Overview"], [() => "system", "System"], [() => "submit", "Submit a job"], [() => "schedules", "Schedules"], [() => "schedules/hourly", "hourly"], [() => "webhooks", "Webhooks"], [() => "webhooks/alerts", "alerts"], [() => "tokens", "Tokens and audit"], [() => "types", "Types"], [() => "types/card.charge", "card.charge"],
 ];
 
 test("every page renders, is accessible, and fits a phone", async () => {
@@ -60,6 +60,33 @@ test("a number keeps its digits and binary is shown as hex", async () => {
   await page.locator(".code .exact", { hasText: "9007199254740993" }).waitFor();
   await page.goto(`${h.url}#/jobs/${ids.binary}`);
   await page.getByText("00 01 02 03 ff fe").waitFor();
+  await page.close();
+});
+
+test("secrets in a payload are hidden until Show is pressed", async () => {
+  const { id } = await h.server.api.submit("mail", { type: "email.login", payload: { user: "ann", password: "hunter2" } });
+  const page = await h.open(`jobs/${id}`);
+  await page.locator(".code .redact").waitFor();
+  expect(await page.locator("pre.code").textContent()).not.toContain("hunter2");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.locator("pre.code", { hasText: "hunter2" }).waitFor();
+  await page.close();
+});
+
+test("a type has its figures, errors, workers, and a mark of a new version", async () => {
+  const { api } = h.server;
+  await api.submit("parcels", Array.from({ length: 6 }, () => ({ type: "parcel.pack", payload: {} })));
+  const [first] = (await api.post("v1/claims", { queues: ["parcels"], worker: "packer-1", version: "1.0", limit: 1 })).jobs;
+  await api.complete(first);
+  const { jobs } = await api.post("v1/claims", { queues: ["parcels"], worker: "packer-1", version: "1.1", limit: 5 });
+  for (const job of jobs) await api.fail(job, "box_missing", "no box of size 3");
+  const page = await h.open("types");
+  await page.getByRole("link", { name: "parcel.pack" }).click();
+  await page.locator(".mix li", { hasText: "box_missing" }).locator(".num", { hasText: "100 %" }).waitFor();
+  await page.getByRole("link", { name: "packer-1" }).waitFor();
+  await page.locator(".kv-row", { hasText: "1.1" }).getByText("parcels").waitFor();
+  await page.getByRole("link", { name: "box_missing" }).click();
+  await page.locator("tbody tr").nth(4).waitFor();
   await page.close();
 });
 
@@ -259,5 +286,14 @@ test("palette, keys and saved views", async () => {
   await page.getByRole("button", { name: "Save", exact: true }).click();
   await page.getByRole("button", { name: "Saved views" }).click();
   await page.getByRole("link", { name: "what failed" }).waitFor();
+  // The link alone is the view: another browser has it without a saved one.
+  const link = page.url();
+  expect(link).toContain("view=what+failed");
   await page.close();
+  const other = await h.open(link.slice(link.indexOf("#/") + 2));
+  await other.locator(".view-name", { hasText: "what failed" }).waitFor();
+  await other.getByRole("button", { name: "Columns" }).click();
+  await other.getByLabel("Tags").uncheck();
+  await other.getByRole("columnheader", { name: "Tags" }).waitFor({ state: "hidden" });
+  await other.close();
 });

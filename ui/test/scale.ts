@@ -6,12 +6,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { start, type Harness } from "./harness";
-import { pause } from "./load";
 
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const AMOUNT = Number(process.env.AMOUNT ?? 1_000_000);
 const CALL_MAX_MS = 200;
 const DASHBOARDS = 10;
 const COST_MAX = 0.05;
+const APPEARS_MAX_MS = 1_000;
+/** Two frames of a display with 60 Hz. */
+const FRAME_MAX_MS = 34;
+
+const median = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 let h: Harness;
 let folder = "";
@@ -53,7 +58,7 @@ test("every call of every page is answered in time", async () => {
     const kind = path.replace(/[0-9a-f-]{36}/, "{id}");
     times.set(kind, Math.max(times.get(kind) ?? 0, took));
   });
-  for (const path of ["overview", "queues", "queues/mail", "jobs", "jobs?queue=mail&state=scheduled", "jobs?type=mail.1&tag=tenant:t7", "jobs?state=dead_letter&error_code=code_3", `jobs/${jobs[0].id}`, "dead-letters", "dead-letters?queue=charges", "workflows", "schedules", "workers", "operations", "webhooks", "tokens", "system"]) {
+  for (const path of ["overview", "queues", "queues/mail", "jobs", "jobs?queue=mail&state=scheduled", "jobs?type=mail.1&tag=tenant:t7", "jobs?state=dead_letter&error_code=code_3", `jobs/${jobs[0].id}`, "dead-letters", "dead-letters?queue=charges", "workflows", "schedules", "workers", "types", "types/mail.1", "operations", "webhooks", "tokens", "system"]) {
     await page.goto(`${h.url}#/${path}`);
     await page.locator("main .card").first().waitFor();
     await page.locator(".skel").waitFor({ state: "detached" });
@@ -64,6 +69,51 @@ test("every call of every page is answered in time", async () => {
   expect(slow).toEqual([]);
   await page.close();
 }, 180_000);
+
+test("a state change appears within a second", async () => {
+  const { api } = h.server;
+  const page = await h.open("jobs?queue=watched");
+  await page.getByText("No job matches").waitFor();
+  const delays: number[] = [];
+  for (let round = 0; round < 10; round += 1) {
+    const type = `watched.${round}`;
+    const seen = page.getByRole("link", { name: new RegExp(type) }).waitFor().then(() => Date.now());
+    const start = Date.now();
+    await api.submit("watched", { type, payload: {} });
+    delays.push((await seen) - start);
+    await pause(300);
+  }
+  console.log(`a submitted job appears after ${Math.round(median(delays))} ms (median of ${delays.length}), at most ${Math.max(...delays)} ms`);
+  expect(Math.max(...delays)).toBeLessThan(APPEARS_MAX_MS);
+  await page.close();
+}, 60_000);
+
+/** Times between frames while a page is scrolled to its end and back, in milliseconds. */
+const SCROLL = `new Promise((resolve) => {
+  const gaps = []; let last = performance.now(); let step = 40;
+  const frame = (now) => {
+    gaps.push(now - last); last = now;
+    scrollBy(0, step);
+    if (scrollY + innerHeight >= document.documentElement.scrollHeight - 1) step = -40;
+    if (scrollY === 0) step = 40;
+    gaps.length < 180 ? requestAnimationFrame(frame) : resolve(gaps.slice(5));
+  };
+  requestAnimationFrame(frame);
+})`;
+
+test("long pages scroll without stutter", async () => {
+  const lines: string[] = [];
+  for (const path of ["jobs", "jobs?queue=charges&state=dead_letter", "dead-letters"]) {
+    const page = await h.open(path);
+    await page.locator("main .card li, tbody tr").nth(20).waitFor();
+    const gaps = ((await page.evaluate(SCROLL)) as number[]).sort((a, b) => a - b);
+    const worst = gaps.at(-1)!;
+    lines.push(`${path}: median ${gaps[Math.floor(gaps.length / 2)]!.toFixed(1)} ms, p95 ${gaps[Math.floor(gaps.length * 0.95)]!.toFixed(1)} ms, longest ${worst.toFixed(0)} ms`);
+    expect(gaps[Math.floor(gaps.length * 0.95)]!, path).toBeLessThan(FRAME_MAX_MS);
+    await page.close();
+  }
+  console.log(`frames while scrolling\n${lines.join("\n")}`);
+}, 60_000);
 
 /** Jobs per second that four clients submit, claim and complete. */
 async function throughput(seconds: number): Promise<number> {
@@ -106,8 +156,6 @@ async function dashboard(isOver: () => boolean): Promise<void> {
   stop.abort();
   await streaming;
 }
-
-const median = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 test("open dashboards cost little throughput", async () => {
   const [alone, beside]: [number[], number[]] = [[], []];

@@ -2,13 +2,13 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer, request, type Server } from "node:http";
+import { createServer, request, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium, type Browser } from "playwright-core";
 
-const root = new URL("../..", import.meta.url).pathname;
+const root = process.env.UI_ROOT ?? new URL("../..", import.meta.url).pathname;
 
 /** The program under test: `LONGSHORE_BIN`, or that of the debug build. */
 export const PROGRAM = process.env.LONGSHORE_BIN ?? join(process.env.CARGO_TARGET_DIR ?? join(root, "target"), "debug/longshore");
@@ -91,13 +91,18 @@ export class Api {
 const TYPES: Record<string, string> = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
 const CSP = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+export interface ProxyOptions {
+  /** Hides from the page that the clock is virtual, and since when the server runs: for pictures, whose day is simulated. */
+  hidesClock?: boolean;
+}
+
 /**
  * A reverse proxy below `/prefix/`, as an operator may have one. Where the server was built without
- * the dashboard, the proxy serves the files of dist/ with the same policy.
+ * the dashboard, or with `LONGSHORE_UI=dist`, the proxy serves the files of dist/ with the same policy.
  */
-export async function startProxy(target: string): Promise<{ url: string; stop: () => Promise<void> }> {
+export async function startProxy(target: string, { hidesClock = false }: ProxyOptions = {}): Promise<{ url: string; stop: () => Promise<void> }> {
   const dist = join(root, "ui/dist");
-  const isEmbedded = (await (await fetch(`${target}/`)).text()).includes('id="app"');
+  const isEmbedded = process.env.LONGSHORE_UI !== "dist" && (await (await fetch(`${target}/`)).text()).includes('id="app"');
   const server: Server = createServer((incoming, outgoing) => {
     const path = (incoming.url ?? "/").replace(/^\/prefix/, "");
     const file = join(dist, path === "/" ? "index.html" : path.split("?")[0]!);
@@ -107,6 +112,7 @@ export async function startProxy(target: string): Promise<{ url: string; stop: (
       return;
     }
     const forward = request(`${target}${path}`, { method: incoming.method, headers: incoming.headers }, (answer) => {
+      if (hidesClock && path === "/v1/info") return void hideClock(answer, outgoing);
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(outgoing);
       answer.on("error", () => outgoing.destroy());
@@ -118,6 +124,13 @@ export async function startProxy(target: string): Promise<{ url: string; stop: (
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return { url: `http://127.0.0.1:${port}/prefix/`, stop: () => new Promise((resolve) => (server.closeAllConnections(), server.close(() => resolve()))) };
+}
+
+async function hideClock(answer: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  let text = "";
+  for await (const part of answer) text += String(part);
+  outgoing.writeHead(answer.statusCode ?? 502, { "content-type": "application/json" });
+  outgoing.end(text.replace(/"virtual_clock":\s*true/, '"virtual_clock":false').replace(/"uptime":\s*"[^"]*"/, '"uptime":"3h"'));
 }
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--font-render-hinting=none", "--hide-scrollbars"];

@@ -18,6 +18,7 @@
 //! - [`dead_letters`]: dead letters in groups
 //! - [`schedule`]: schedules and their ticks
 //! - [`webhook`]: endpoints and deliveries
+//! - [`job_type`]: figures of job types, and new versions of their workers
 //! - [`system`]: why a job does not run, statistics, workers, server, clock
 //!
 //! ```
@@ -37,6 +38,7 @@ pub mod enums;
 pub mod error;
 pub mod events;
 pub mod job;
+pub mod job_type;
 pub mod operation;
 pub mod queue;
 pub mod schedule;

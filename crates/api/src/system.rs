@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin::Requeue;
 use crate::enums::{Profile, State, WorkerDirective};
 use crate::job::ErrorView;
+use crate::job_type::Deploy;
 use crate::time::{Duration, Time};
 
 /// Why a job does not run: `GET /v1/jobs/{id}/why`.
@@ -152,7 +153,7 @@ pub struct Stats {
 }
 
 /// What the series of a response cover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SeriesInfo {
     /// How far back the points reach.
@@ -163,6 +164,9 @@ pub struct SeriesInfo {
     pub since: Time,
     /// Queues whose series are not in this response: `queue=` shows them, if the server keeps them.
     pub queues_left_off: u64,
+    /// New versions of workers within the window, oldest first. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deploys: Vec<Deploy>,
 }
 
 /// One interval of a series. It begins at `at`; the last one contains the time of the response.

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     attention, audit, backup, bench, clock, completions, contexts, dead_letters, doctor, events, health, jobs, man,
-    migrate, migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, webhooks, work,
+    migrate, migrate_store, operations, queues, restore, schedules, serve, submit, tokens, top, types, webhooks, work,
     workers, workflows,
 };
 use crate::context::Context;
@@ -97,6 +97,7 @@ pub(crate) enum CliCommand {
     Context(contexts::ContextCommand),
     Top(top::Top),
     Attention(attention::ListAttention),
+    Types(types::ShowTypes),
     Events(events::WatchEvents),
     Health(health::CheckHealth),
     /// Print the time of a server, or advance a virtual clock
@@ -131,6 +132,7 @@ impl CliCommand {
             Self::Context(contexts) => contexts.run(context),
             Self::Top(top) => top.run(context),
             Self::Attention(attention) => attention.run(context),
+            Self::Types(types) => types.run(context),
             Self::Events(events) => events.run(context),
             Self::Health(health) => health.run(context),
             Self::Clock(clock) => clock.run(context),

@@ -4,6 +4,7 @@ use longshore_api::Duration;
 use longshore_api::access::{AuditPage, CallerPermissions, CreatedToken, NewToken, Tokens};
 use longshore_api::attention::Attention;
 use longshore_api::dead_letters::DeadLetterGroups;
+use longshore_api::job_type::{JobTypeDetail, JobTypes};
 use longshore_api::system::{Advance, Clock, Health, Info, Stats, Worker, Workers};
 
 use crate::client::Client;
@@ -43,6 +44,16 @@ impl Client {
     /// Returns what needs the attention of operators, most severe first.
     pub async fn attention(&self) -> Result<Attention, Error> {
         self.get("/v1/attention").await
+    }
+
+    /// Returns figures of the job types with an event in the window.
+    pub async fn job_types(&self, window: Duration) -> Result<JobTypes, Error> {
+        self.get(&format!("/v1/types?window={window}")).await
+    }
+
+    /// Returns one job type: series, errors, workers and their new versions.
+    pub async fn job_type(&self, name: &str, window: Duration) -> Result<JobTypeDetail, Error> {
+        self.get(&format!("/v1/types/{}?window={window}", segment(name))).await
     }
 
     /// Returns the dead letters of a queue, or of all, in groups by error code and message shape.

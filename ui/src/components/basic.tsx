@@ -43,6 +43,16 @@ export function Time({ at, mode = "relative" }: { at: string | null | undefined;
   return <time class="num nowrap" dateTime={at} title={at}>{text}</time>;
 }
 
+const INSTANT = /\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?Z/g;
+
+/** A sentence of the server, as it is; only its instants are written like all times of the page. */
+export function Sentence({ text }: { text: string }) {
+  const instants = text.match(INSTANT) ?? [];
+  if (!instants.length) return <>{text}</>;
+  const isToday = (at: string) => Math.abs(now.value - Date.parse(at)) < 43_200_000;
+  return <>{text.split(INSTANT).map((part, index) => <span key={index}>{part}{instants[index] ? <Time at={instants[index]} mode={isToday(instants[index]!) ? "clock" : "date"} /> : null}</span>)}</>;
+}
+
 /** A count: zero is faint, above a million it is short. */
 export function Count({ value, bad }: { value: number | null | undefined; bad?: boolean }) {
   if (value === null || value === undefined) return <span class="zero">{t.time.none}</span>;

@@ -20,6 +20,10 @@ interface Props {
   height?: number;
   /** A dashed line with a word. */
   target?: { value: number; label: string };
+  /** Dotted lines with a name: the same in every chart of a page. */
+  marks?: { at: number; label: string }[];
+  /** The values are seconds: the axis has steps of a clock. */
+  isSeconds?: boolean;
   /** Draws lines across missing values: quantiles of intervals without an event are missing. */
   spans?: boolean;
 }
@@ -40,24 +44,32 @@ export function stack(lines: Line[]): (number | null)[][] {
   return layers;
 }
 
+/** The room of a chart: its own height, or all that its card has. */
+function sizeOf(host: HTMLElement, props: Props): { width: number; height: number } {
+  return { width: host.clientWidth, height: props.height ?? Math.max(HEIGHT, host.clientHeight) };
+}
+
+/** Steps of an axis of durations, in seconds. */
+const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400];
+
 function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { current: Props }): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (token: string) => style.getPropertyValue(`--${token}`).trim();
   const font = `10.5px ${style.getPropertyValue("--font")}`;
   const alpha = (value: string) => `${value}24`;
   return {
-    width: host.clientWidth, height: props.height ?? HEIGHT, legend: { show: false }, padding: [12, 8, 0, 0],
+    ...sizeOf(host, props), legend: { show: false }, padding: [14, 16, 0, 0],
     cursor: { sync: { key: sync.key, setSeries: false }, points: { show: false }, drag: { x: false, y: false }, y: false },
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
+    scales: { x: { time: true, range: (_, min, max) => (max - min < 30 ? [max - 60, max] : [min, max]) }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
     axes: [
       { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 54, values: (_, splits) => splits.map((value) => clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60)) },
-      { stroke: color("text-3"), font, grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, size: 46, gap: 6, space: 34, values: (_, splits) => splits.map((value) => (latest.current.axis ?? latest.current.format)(value)) },
+      { stroke: color("text-3"), font, grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, size: 46, gap: 6, space: 26, ...(props.isSeconds ? { incrs: SECONDS } : {}), values: (_, splits) => splits.map((value) => (latest.current.axis ?? latest.current.format)(value)) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {
       const stroke = color(line.token);
       return { label: line.label, stroke: props.isStacked ? color("surface") : stroke, width: props.isStacked ? 1 : (line.width ?? 1.6), ...(line.dash ? { dash: line.dash } : {}), ...(props.isStacked ? { fill: stroke } : line.isArea ? { fill: alpha(stroke) } : {}), points: { show: false }, spanGaps: props.spans ?? false };
     })],
-    hooks: { setCursor: [(plot) => drawBox(plot, box, latest.current)], draw: [(plot) => drawTarget(plot, latest.current.target, color("s-retrying"), font)] },
+    hooks: { setCursor: [(plot) => drawBox(plot, box, latest.current)], draw: [(plot) => (drawTarget(plot, latest.current.target, color("s-retrying"), font), drawMarks(plot, latest.current.marks ?? [], color("text-2"), font))] },
   };
 }
 
@@ -80,6 +92,35 @@ function drawTarget(plot: uPlot, target: Props["target"], color: string, font: s
   ctx.textBaseline = "bottom";
   ctx.textAlign = "left";
   ctx.fillText(target.label, bbox.left + 4 * devicePixelRatio, y - 2 * devicePixelRatio);
+  ctx.restore();
+}
+
+/** Dotted vertical lines with a name above. A name that finds no room is left out; its line stays. */
+function drawMarks(plot: uPlot, marks: { at: number; label: string }[], color: string, font: string): void {
+  const { ctx, bbox } = plot;
+  const scale = devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = color;
+  ctx.fillStyle = color;
+  ctx.lineWidth = scale;
+  ctx.font = font.replace("10.5px", `${10.5 * scale}px`);
+  ctx.textBaseline = "bottom";
+  ctx.textAlign = "left";
+  let free = bbox.left;
+  for (const mark of marks) {
+    const x = Math.round(plot.valToPos(mark.at / 1000, "x", true)) + 0.5;
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.setLineDash([2 * scale, 3 * scale]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top - 4 * scale);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const width = ctx.measureText(mark.label).width;
+    const left = x - width - 4 * scale >= free ? x - width - 4 * scale : x + 4 * scale;
+    if (left < free || left + width > bbox.left + bbox.width) continue;
+    ctx.fillText(mark.label, left, bbox.top - 1 * scale);
+    free = left + width + 8 * scale;
+  }
   ctx.restore();
 }
 
@@ -118,7 +159,7 @@ export function Chart(props: Props) {
       if (host.current && box.current) plot.current = new uPlot(options(host.current, latest.current, box.current, latest), data(), host.current);
     };
     create();
-    const observer = new ResizeObserver(() => plot.current && host.current && host.current.clientWidth > 0 && plot.current.setSize({ width: host.current.clientWidth, height: latest.current.height ?? HEIGHT }));
+    const observer = new ResizeObserver(() => plot.current && host.current && host.current.clientWidth > 0 && plot.current.setSize(sizeOf(host.current, latest.current)));
     observer.observe(host.current);
     const system = matchMedia("(prefers-color-scheme: dark)");
     system.addEventListener("change", create);
@@ -131,8 +172,8 @@ export function Chart(props: Props) {
   }, [shape, props.isStacked, theme.value]);
   useEffect(() => {
     plot.current?.setData(data());
-  }, [props.at, props.lines]);
-  return <div class="chart" role="img" aria-label={props.label}><div ref={host} /><div class="chart-box" ref={box} hidden /></div>;
+  }, [props.at, props.lines, props.marks]);
+  return <div class={`chart ${props.height === undefined ? "chart-fill" : ""}`} role="img" aria-label={props.label}><div class="chart-host" ref={host} /><div class="chart-box" ref={box} hidden /></div>;
 }
 
 /** A small line without axes. `floor` is the least top of the scale. */

@@ -6,7 +6,7 @@ import { overlay, question, toggleTheme } from "../lib/ui";
 import { t } from "../strings";
 import { Modal } from "./dialog";
 
-const GO: Record<string, string> = { o: "overview", q: "queues", j: "jobs", d: "dead-letters", w: "workflows", s: "schedules", k: "workers", h: "webhooks", b: "operations", t: "tokens", y: "system" };
+const GO: Record<string, string> = { o: "overview", q: "queues", j: "jobs", d: "dead-letters", w: "workflows", s: "schedules", k: "workers", y: "types", h: "webhooks", b: "operations", t: "tokens", m: "system" };
 let waitsForPage = 0;
 
 /** Whether a key press belongs to a text field. */
@@ -44,7 +44,7 @@ export function startKeys(): void {
 const LIST: [string[], string][] = [
   [["/"], t.keys.search], [["?"], t.keys.help], [["n"], t.keys.submit], [["p"], t.keys.pause], [["t"], t.keys.theme], [["j"], t.keys.next], [["k"], t.keys.previous], [["x"], t.keys.select], [["↵"], t.keys.open], [["Esc"], t.keys.close],
 ];
-const PAGES: [string, string][] = [["o", t.nav.overview], ["q", t.nav.queues], ["j", t.nav.jobs], ["d", t.nav.deadLetters], ["w", t.nav.workflows], ["s", t.nav.schedules], ["k", t.nav.workers], ["b", t.nav.operations], ["h", t.nav.webhooks], ["t", t.nav.tokens], ["y", t.nav.system]];
+const PAGES: [string, string][] = [["o", t.nav.overview], ["q", t.nav.queues], ["j", t.nav.jobs], ["d", t.nav.deadLetters], ["w", t.nav.workflows], ["s", t.nav.schedules], ["k", t.nav.workers], ["y", t.nav.types], ["b", t.nav.operations], ["h", t.nav.webhooks], ["t", t.nav.tokens], ["m", t.nav.system]];
 
 export function KeysDialog() {
   if (overlay.value !== "keys") return null;

@@ -6,7 +6,7 @@ import { queues, workers } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
 import { overlay, toast } from "../lib/ui";
-import { savedViews } from "../lib/views";
+import { savedViews, viewLink } from "../lib/views";
 import { t } from "../strings";
 import { Icon } from "./basic";
 import { errorText, Modal } from "./dialog";
@@ -39,7 +39,7 @@ function find(text: string): Item[] {
   for (const place of [...PLACES, ...ADMIN]) if (has(place.name)) items.push({ group: t.palette.go, icon: place.icon, text: place.name, run: () => open(link([place.id])) });
   for (const queue of queues.value ?? []) if (has(`${t.palette.queue} ${queue.name}`)) items.push({ group: t.palette.go, icon: "queues", text: t.palette.queue, strong: queue.name, hint: t.palette.waiting(queue.counts.scheduled ?? 0), run: () => open(link(["queues", queue.name])) });
   for (const worker of wanted ? workers.value ?? [] : []) if (has(`${t.palette.worker} ${worker.name}`)) items.push({ group: t.palette.go, icon: "workers", text: t.palette.worker, strong: worker.name, run: () => open(link(["workers"], { worker: worker.name })) });
-  for (const view of savedViews.value) if (has(view.name)) items.push({ group: t.palette.views, icon: "bookmark", text: view.name, run: () => open(`#/jobs?${view.query}`) });
+  for (const view of savedViews.value) if (has(view.name)) items.push({ group: t.palette.views, icon: "bookmark", text: view.name, run: () => open(viewLink(view)) });
   if (wanted && !/\s/.test(wanted) && !UUID.test(wanted)) {
     items.push({ group: t.palette.jobsGroup, icon: "types", text: t.palette.byType(text.trim()), run: () => open(link(["jobs"], { type: text.trim() })) });
     items.push({ group: t.palette.jobsGroup, icon: "jobs", text: t.palette.byTag(text.trim()), run: () => open(link(["jobs"], { tag: text.trim() })) });

@@ -1,9 +1,10 @@
 // The settings of a queue: what is set on the queue, what the profile gives, what the profile locks.
 
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { call, mayOffer, segment } from "../lib/api";
 import { refresh } from "../lib/live";
-import { flatten, isUnder, overridesAfter, type Changes } from "../lib/settings";
+import { flatten, isUnder, overridesAfter, type Changes, type Setting } from "../lib/settings";
 import type { Json, Queue } from "../lib/types";
 import { toast } from "../lib/ui";
 import { PROFILES, t } from "../strings";
@@ -16,6 +17,17 @@ const CHOICES: Record<string, string[]> = {
   "retry.on_exhausted": ["dead_letter", "failed"], "retry.on_timeout": ["retry", "final"], "retry.on_system": ["retry", "final"], on_lease_expiry: ["reclaim_counted", "reclaim_free", "fail_timeout", "fail_retryable"], reclaim: ["eager", "lazy"],
   fencing: ["required", "optional"], "idempotency.scope": ["type", "queue", "global", "off"], requeue_order: ["submission", "tail"], submit: ["auto", "explicit"], manual_requeue: ["in_place", "clone"], cancel_running: ["cooperative", "immediate"],
 };
+
+/** The groups of the editor, by the first word of a path; the rest is about the queue. */
+const GROUPS: [name: string, words: string[]][] = [
+  [t.queues.groups.queue, []], [t.queues.groups.retry, ["retry"]], [t.queues.groups.running, ["execution_timeout", "lease", "on_lease_expiry", "max_reclaims", "reclaim", "fencing", "cancel_running"]],
+  [t.queues.groups.identity, ["idempotency", "external_ids"]], [t.queues.groups.keeping, ["retention", "lifetime"]],
+];
+
+function inGroups(settings: Setting[]): [name: string, settings: Setting[]][] {
+  const groupOf = ({ path }: Setting) => GROUPS.find(([, words]) => words.includes(path.split(".")[0]!))?.[0] ?? t.queues.groups.queue;
+  return GROUPS.map(([name]) => [name, settings.filter((setting) => groupOf(setting) === name)] as [string, Setting[]]).filter(([, own]) => own.length);
+}
 
 interface FieldProps { path: string; text: string; change: string | null | undefined; isLocked: boolean; isOverride: boolean; may: boolean; setChange: (value: string | null | undefined) => void }
 
@@ -65,8 +77,11 @@ export function SettingsEditor({ queue }: { queue: Queue }) {
       <div class="card-head line"><h2>{t.queues.settings}</h2><div class="right hide-sm">{t.queues.jobsKeep}</div></div>
       <div class="settings-profile"><label for="profile">{t.queues.profile}</label><select id="profile" class="input" value={profile} disabled={!may} onChange={(event) => setProfile(event.currentTarget.value)}>{PROFILES.map((name) => <option key={name}>{name}</option>)}</select><span class="faint">{t.queues.profileHint}</span></div>
       <div class="settings">
-        {flatten(queue.settings as Json).map(({ path, text }) => (
-          <SettingField key={path} path={path} text={text} change={changes[path]} isLocked={queue.locked.some((locked) => isUnder(path, locked))} isOverride={overridden.includes(path)} may={may} setChange={setChange(path)} />
+        {inGroups(flatten(queue.settings as Json)).map(([group, settings]) => (
+          <Fragment key={group}>
+            <h3 class="settings-group">{group}</h3>
+            {settings.map(({ path, text }) => <SettingField key={path} path={path} text={text} change={changes[path]} isLocked={queue.locked.some((locked) => isUnder(path, locked))} isOverride={overridden.includes(path)} may={may} setChange={setChange(path)} />)}
+          </Fragment>
         ))}
       </div>
       {failure ? <div class="card-body"><div class="err" role="alert">{failure}</div></div> : null}

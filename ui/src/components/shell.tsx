@@ -22,6 +22,7 @@ export const PLACES: Place[] = [
   { id: "workflows", icon: "workflows", name: t.nav.workflows, path: "v1/workflows" },
   { id: "schedules", icon: "schedules", name: t.nav.schedules, path: "v1/schedules" },
   { id: "workers", icon: "workers", name: t.nav.workers, path: "v1/workers", badge: () => workers.value?.length ?? null },
+  { id: "types", icon: "types", name: t.nav.types, path: "v1/types" },
 ];
 export const ADMIN: Place[] = [
   { id: "operations", icon: "bolt", name: t.nav.operations, path: "v1/operations" },

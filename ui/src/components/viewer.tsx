@@ -1,12 +1,12 @@
 // Viewers that keep what a job carries exactly: JSON with all digits, binary as hex.
 
 import { useMemo, useState } from "preact/hooks";
-import { isRounded, lines, parseExact, type Piece } from "../lib/exact-json";
+import { hideSecrets, isRounded, lines, parseExact, type Piece } from "../lib/exact-json";
 import { bytes, count } from "../lib/format";
 import { t } from "../strings";
 import { CopyButton } from "./basic";
 
-const KIND: Record<Piece["kind"], string> = { key: "k0", string: "k1", number: "k2", literal: "k3", mark: "k4", space: "" };
+const KIND: Record<Piece["kind"], string> = { key: "k0", string: "k1", number: "k2", literal: "k3", mark: "k4", space: "", hidden: "redact" };
 const LINES_MAX = 2_000;
 const CHARACTERS_MAX = 400_000;
 
@@ -17,21 +17,24 @@ function Row({ pieces }: { pieces: Piece[] }) {
 /** A JSON text: formatted without a rounded digit, or byte for byte. */
 export function JsonView({ text }: { text: string }) {
   const [isRaw, setRaw] = useState(false);
+  const [isShown, setShown] = useState(false);
   const parsed = useMemo(() => {
     if (text.length > CHARACTERS_MAX) return null;
     try {
-      const all = lines(parseExact(text));
-      return { rows: all.slice(0, LINES_MAX), isCut: all.length > LINES_MAX, hasExact: all.some((row) => row.some((piece) => piece.exact)) };
+      const { node, hidden } = hideSecrets(parseExact(text));
+      const all = lines(isShown ? parseExact(text) : node);
+      return { hidden, rows: all.slice(0, LINES_MAX), isCut: all.length > LINES_MAX, hasExact: all.some((row) => row.some((piece) => piece.exact)) };
     } catch {
       return null;
     }
-  }, [text]);
+  }, [text, isShown]);
   const size = new TextEncoder().encode(text).length;
   return (
     <>
       <pre class={`code ${isRaw || !parsed ? "plain" : ""}`} tabIndex={0} aria-label={t.job.payload}>{isRaw || !parsed ? text.slice(0, CHARACTERS_MAX) : parsed.rows.map((pieces, index) => <Row key={index} pieces={pieces} />)}</pre>
       <div class="viewer-foot">
         <span>{bytes(size)}</span>{parsed?.hasExact ? <span>{t.job.digits}</span> : null}{parsed?.isCut || text.length > CHARACTERS_MAX ? <span>{t.job.tooLarge(bytes(size))}</span> : null}
+        {parsed?.hidden ? <span title={t.job.hiddenWhy}>{isShown ? t.job.secretsShown(parsed.hidden) : t.job.secretsHidden(parsed.hidden)} <button class="link plain" type="button" onClick={() => setShown(!isShown)}>{isShown ? t.job.hide : t.job.show}</button></span> : null}
         <span class="grow" />
         {parsed ? <button class="link plain" type="button" onClick={() => setRaw(!isRaw)}>{isRaw ? t.job.tree : t.job.raw}</button> : null}
         <CopyButton text={text} />

@@ -6,7 +6,7 @@ import { link } from "../lib/router";
 import type { Job, Reason, Why } from "../lib/types";
 import { toast } from "../lib/ui";
 import { COMMANDS, t } from "../strings";
-import { Button, Command, Icon, JobLink, Time } from "./basic";
+import { Button, Command, Icon, JobLink, Sentence, Time } from "./basic";
 import { errorText } from "./dialog";
 
 const ICONS: Record<string, string> = { queue_paused: "pause", held: "pause", waiting_on: "link", delayed_until: "clock", backoff_until: "undo", lifetime: "clock", behind: "queues", no_worker: "alert", concurrency: "stop", rate: "stop", running: "play" };
@@ -32,17 +32,22 @@ function Links({ reason, job }: { reason: Reason; job: Job }) {
   }
 }
 
+/** A sentence without its first letter's case and its full stop. */
+const plain = (text: string): string => text.toLowerCase().replace(/\.$/, "");
+
 export function WhyCard({ job, why }: { job: Job; why: Why }) {
   const isEnded = ["completed", "failed", "dead_letter", "cancelled"].includes(why.state);
   const title = isEnded ? t.job.whyEnded : why.state === "running" ? t.job.whyRunning : t.job.why;
   const action = why.action;
+  // A single reason is in the lead already: its row has the next step.
+  const isTold = (reason: Reason) => why.reasons.length === 1 && plain(why.summary).includes(plain(reason.text));
   const run = () => action && call(action.method, action.path, { body: action.body ?? {} }).then(() => (toast(t.job.done.requeue!), refresh()), (error: unknown) => toast(errorText(error), "error"));
   return (
     <section class={`card ${isEnded || why.state === "running" || why.runnable ? "" : "why"}`} aria-labelledby="why-title">
       <div class="card-head"><h2 id="why-title">{title}</h2></div>
-      <p class="lead">{why.summary}{why.requeued_as ? <> <JobLink id={why.requeued_as} /></> : null}</p>
+      <p class="lead"><Sentence text={why.summary} />{why.requeued_as ? <> <JobLink id={why.requeued_as} /></> : null}</p>
       {why.reasons.length ? (
-        <ul class="reasons">{why.reasons.map((reason, index) => <li key={index}><Icon name={ICONS[reason.code] ?? "info"} class={TROUBLE.includes(reason.code) ? "sev-2" : ""} /><p>{reason.text} <Links reason={reason} job={job} /> <span class="code-tag">{reason.code}</span></p></li>)}</ul>
+        <ul class="reasons">{why.reasons.map((reason, index) => <li key={index}><Icon name={ICONS[reason.code] ?? "info"} class={TROUBLE.includes(reason.code) ? "sev-2" : ""} /><p>{isTold(reason) ? null : <><Sentence text={reason.text} /> </>}<Links reason={reason} job={job} /> <span class="code-tag">{reason.code}</span></p></li>)}</ul>
       ) : null}
       {action && mayOffer(action.method, action.path) && (action.job ?? job.id) !== job.id ? <div class="foot-acts"><Button onClick={run} icon="undo">{action.label}</Button><JobLink id={action.job!} /></div> : null}
     </section>

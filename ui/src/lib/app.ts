@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, get, self, token, tokenWanted } from "./api";
-import { revision } from "./live";
+import { clockOffset, revision } from "./live";
 import type { Info, Queue, Self, Stats, Worker } from "./types";
 
 export const stats = signal<Stats | null>(null);
@@ -13,7 +13,7 @@ export const info = signal<Info | null>(null);
 export const figuresError = signal<ApiError | null>(null);
 
 /** Time of the server minus time of this browser. */
-const offset = signal(0);
+const offset = clockOffset;
 /** Grows every second, for ages and countdowns. */
 const second = signal(0);
 

@@ -1,12 +1,16 @@
 // JSON without loss: numbers keep the characters of their source, keys keep their order and
 // duplicates. `JSON.parse` would round 9007199254740993.
 
+import { t } from "../strings";
+
 export type Node =
   | { kind: "object"; entries: { key: string; value: Node }[] }
   | { kind: "array"; items: Node[] }
   | { kind: "string"; text: string }
   | { kind: "number"; raw: string }
-  | { kind: "literal"; raw: "true" | "false" | "null" };
+  | { kind: "literal"; raw: "true" | "false" | "null" }
+  /** A value that the page does not show. */
+  | { kind: "hidden"; value: Node };
 
 const SPACE = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
@@ -113,9 +117,32 @@ export function compact(node: Node): string {
       return `[${node.items.map(compact).join(",")}]`;
     case "string":
       return JSON.stringify(node.text);
+    case "hidden":
+      return compact(node.value);
     default:
       return node.raw;
   }
+}
+
+const SECRET = /^(.*[_.-])?(pass(word|wd|phrase)?|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|authorization|credentials?|cookie|card([_-]?number)?|cvc|cvv|iban|ssn)$/i;
+
+/** Hides the values of members whose names say that they are secret. Returns how many. */
+export function hideSecrets(node: Node): { node: Node; hidden: number } {
+  let hidden = 0;
+  const visit = (value: Node): Node => {
+    if (value.kind === "array") return { ...value, items: value.items.map(visit) };
+    if (value.kind !== "object") return value;
+    return {
+      ...value,
+      entries: value.entries.map((entry) => {
+        const isSecret = SECRET.test(entry.key.replace(/([a-z0-9])([A-Z])/g, "$1_$2")) && compact(entry.value) !== "null";
+        if (!isSecret) return { ...entry, value: visit(entry.value) };
+        hidden += 1;
+        return { ...entry, value: { kind: "hidden", value: entry.value } as const };
+      }),
+    };
+  };
+  return { node: visit(node), hidden };
 }
 
 /** Writes a tree as indented JSON. */
@@ -123,7 +150,7 @@ export function pretty(node: Node): string {
   return lines(node).map((line) => line.map((token) => token.text).join("")).join("\n");
 }
 
-export interface Piece { text: string; kind: "key" | "string" | "number" | "literal" | "mark" | "space"; exact?: boolean }
+export interface Piece { text: string; kind: "key" | "string" | "number" | "literal" | "mark" | "space" | "hidden"; exact?: boolean }
 
 const INLINE_MAX = 72;
 
@@ -140,6 +167,8 @@ export function lines(root: Node): Piece[][] {
         return push({ text: node.raw, kind: "number", exact: isRounded(node.raw) });
       case "literal":
         return push({ text: node.raw, kind: "literal" });
+      case "hidden":
+        return push({ text: t.job.hiddenValue, kind: "hidden" });
       default:
         return writeContainer(node, depth, inline);
     }

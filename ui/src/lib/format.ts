@@ -42,7 +42,8 @@ const WORDS: [string, number][] = [["d", 86_400], ["h", 3_600], ["min", 60], ["s
 /** A duration for people: `0.8 s`, `3 min 29 s`, `2 h 5 min`, `12 d`. */
 export function duration(milliseconds: number): string {
   const ms = Math.max(0, milliseconds);
-  if (ms < 1) return "0 s";
+  if (ms === 0) return "0 s";
+  if (ms < 1) return `${Math.max(1, Math.round(ms * 1000))} µs`;
   if (ms < 100) return `${Math.round(ms)} ms`;
   if (ms < 9_950) return `${(ms / 1000).toFixed(1).replace(/\.0$/, "")} s`;
   let seconds = Math.round(ms / 1000);
@@ -63,6 +64,13 @@ export function shortDuration(milliseconds: number): string {
   const seconds = Math.round(ms / 1000);
   const [name, size] = WORDS.find(([, unit]) => seconds >= unit)!;
   return `${Math.floor(seconds / size)} ${name}`;
+}
+
+/** A duration at an axis: one unit, with a part of it where steps need one. */
+export function axisDuration(milliseconds: number): string {
+  if (milliseconds < 1_000) return milliseconds === 0 ? "0 s" : `${Math.round(milliseconds)} ms`;
+  const [name, size] = WORDS.find(([, unit]) => milliseconds / 1000 >= unit)!;
+  return `${Number((milliseconds / 1000 / size).toFixed(1))} ${name}`;
 }
 
 const DAY = 86_400_000;

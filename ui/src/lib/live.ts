@@ -16,6 +16,8 @@ export const heldBack = signal(0);
 export const revision = signal(0);
 /** Delay of the last event in milliseconds, by the clock of the server. */
 export const lag = signal<number | null>(null);
+/** Time of the server minus time of this browser. */
+export const clockOffset = signal(0);
 export const isLive = computed(() => !paused.value && mode.value !== "lost");
 
 const REFRESH_MS = 1_000;
@@ -165,7 +167,7 @@ async function readStream(response: Response, controller: AbortController): Prom
 
 function measureLag(data: string): void {
   const at = /"at":"([^"]+)"/.exec(data)?.[1];
-  if (at) lag.value = Math.max(0, Date.now() - Date.parse(at));
+  if (at) lag.value = Math.max(0, Date.now() + clockOffset.value - Date.parse(at));
 }
 
 async function pollFor(milliseconds: number, every: number, name: Mode): Promise<void> {

@@ -2,16 +2,16 @@
 
 import { describe, expect, test } from "vitest";
 import { quote } from "./curl";
-import { compact, isRounded, lines, member, parseExact, pretty } from "./exact-json";
+import { compact, hideSecrets, isRounded, lines, member, parseExact, pretty } from "./exact-json";
 import { parseFilter } from "./filters";
-import { bytes, duration, figure, parseDuration, relative, shortCount, shortDuration } from "./format";
+import { axisDuration, bytes, duration, figure, parseDuration, relative, shortCount, shortDuration } from "./format";
 import { buildGraph, causes, depths, failedPath } from "./graph";
 import { histograms, parseMetrics, quantile } from "./metrics";
 import { canOperate, canUndo, narrow, timeLeft } from "./operations";
 import { callKind, isAllowed } from "./permissions";
 import { delayOf } from "./resource";
 import { holdRows, moveCursor } from "./rows";
-import { RANGES, readSeries, share, trend } from "./series";
+import { deployMarks, RANGES, readSeries, share, trend } from "./series";
 import { at, flatten, isUnder, overridesAfter, read, set, without } from "./settings";
 import { EventParser } from "./sse";
 import { bodyOf, commandOf, EMPTY, parseTags, policyDifference } from "./submission";
@@ -39,6 +39,25 @@ describe("exact JSON", () => {
     expect(lines(parseExact("[]"))).toEqual([[{ text: "[", kind: "mark" }, { text: "]", kind: "mark" }]]);
     expect(member(parseExact(text), "d")).toEqual({ kind: "string", text: "x" });
   });
+});
+
+test("values of members with the name of a secret are hidden, and only those", () => {
+  const text = '{"password":"x","user":{"apiKey":7,"accessToken":["a"],"tokens_used":12,"name":"ann"},"list":[{"card_number":"4111"}],"secret":null}';
+  const { node, hidden } = hideSecrets(parseExact(text));
+  expect(hidden).toBe(4);
+  expect(pretty(node).replace(/\s+/g, "")).toBe('{"password":hidden,"user":{"apiKey":hidden,"accessToken":hidden,"tokens_used":12,"name":"ann"},"list":[{"card_number":hidden}],"secret":null}');
+  expect(compact(node)).toBe(text);
+});
+
+test("versions that arrive together are one mark", () => {
+  const at = (second: number) => `2026-11-18T18:00:${String(second).padStart(2, "0")}.000Z`;
+  const deploy = (second: number, queue: string, version: string) => ({ at: at(second), queue, version, worker: "w" });
+  expect(deployMarks([deploy(1, "mail", "2.14"), deploy(5, "sms", "2.14"), deploy(9, "mail", "2.15")]).map((mark) => mark.label)).toEqual(["2 queues 2.14", "mail 2.15"]);
+});
+
+test("durations at an axis have one unit", () => {
+  expect([0, 50, 500, 30_000, 90_000, 7_200_000].map(axisDuration)).toEqual(["0 s", "50 ms", "500 ms", "30 s", "1.5 min", "2 h"]);
+  expect([duration(0.25), duration(0)]).toEqual(["250 µs", "0 s"]);
 });
 
 test("durations and numbers", () => {
@@ -153,7 +172,7 @@ test("the timeline has spans, runs and the plan", () => {
   const history: Transition[] = [{ from: null, to: "pending", at: "2026-11-18T10:00:00.000Z", cause: "create" }, { from: "pending", to: "scheduled", at: "2026-11-18T10:00:00.000Z", cause: "submit" }, { from: "scheduled", to: "running", at: "2026-11-18T10:00:05.000Z", cause: "claim" }, { from: "running", to: "retrying", at: "2026-11-18T10:00:10.000Z", cause: "fail" }];
   const attempts = [{ id: "x", number: 1, started_at: "2026-11-18T10:00:05.000Z", ended_at: "2026-11-18T10:00:10.000Z", outcome: "failed", error: { code: "boom" } }] as Attempt[];
   const now = Date.parse("2026-11-18T10:00:12.000Z");
-  const line = buildTimeline(job({ state: "retrying", run_at: "2026-11-18T10:01:00.000Z" }), history, attempts, [], now, null, (cause) => cause);
+  const line = buildTimeline(job({ state: "retrying", run_at: "2026-11-18T10:01:00.000Z" }), history, attempts, [], now, null, (entry) => entry.cause);
   expect(line.spans.map((span) => [span.state, span.isOpen])).toEqual([["scheduled", false], ["running", false], ["retrying", true]]);
   expect([line.runs[0]?.code, line.plan?.state, line.events.map((mark) => mark.text), lastRequeue(history)]).toEqual(["boom", "retrying", ["create"], null]);
   expect(gridTimes(0, 60_000, 6)).toEqual([0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000]);

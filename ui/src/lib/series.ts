@@ -3,7 +3,8 @@
 import { get, query } from "./api";
 import { useResource, type Resource } from "./resource";
 import { parseDuration } from "./format";
-import type { Info, Point, Stats } from "./types";
+import { t } from "../strings";
+import type { Deploy, Info, Point, Stats } from "./types";
 
 type Column = (number | null)[];
 
@@ -24,7 +25,10 @@ export interface Columns {
   run: Quantiles;
 }
 export interface Quantiles { p50: Column; p95: Column; p99: Column }
-export interface Series { at: number[]; window: number; totals: Columns; queues: Record<string, Columns>; since: number; leftOff: number }
+export interface Series { at: number[]; window: number; totals: Columns; queues: Record<string, Columns>; since: number; leftOff: number; deploys: DeployMark[]; /** Seconds of a step. */ step: number }
+
+/** A new version of workers, as a mark of charts. */
+export interface DeployMark { at: number; label: string }
 
 /** A range of the charts: its name, window and step. */
 export interface Range { name: string; window: string; step: string; seconds: number }
@@ -52,19 +56,31 @@ export function share(failed: number | null, completed: number | null): number |
  * Values of points as columns at the instants `at`. Counts become rates; an interval that has
  * not ended, or if it is long has hardly begun, has none.
  */
-export function columns(points: Point[], at: number[], step: number, now: number): Columns {
-  const byTime = new Map(points.map((point) => [Date.parse(point.at), point]));
+export function columns(points: Partial<Point>[], at: number[], step: number, now: number): Columns {
+  const byTime = new Map(points.map((point) => [Date.parse(point.at!), point]));
   const found = at.map((time) => byTime.get(time) ?? null);
   const seconds = at.map((time) => Math.min(step, Math.max(0, (now - time) / 1000)));
   const least = step <= 30 ? step : step / 3;
-  const rate = (name: "submitted" | "completed" | "failed"): Column => found.map((point, index) => (point && seconds[index]! >= least ? point[name] / seconds[index]! : null));
+  const rate = (name: "submitted" | "completed" | "failed"): Column => found.map((point, index) => (point && seconds[index]! >= least ? (point[name] ?? 0) / seconds[index]! : null));
   const level = (name: "depth" | "slots" | "dead_letters"): Column => found.map((point) => point?.[name] ?? null);
   const quantile = (name: "wait" | "run", of: "p50" | "p95" | "p99"): Column => found.map((point) => point?.[name]?.[of] ?? null);
   const quantiles = (name: "wait" | "run"): Quantiles => ({ p50: quantile(name, "p50"), p95: quantile(name, "p95"), p99: quantile(name, "p99") });
   return {
-    submitted: rate("submitted"), completed: rate("completed"), failed: rate("failed"), failedShare: found.map((point) => (point ? share(point.failed, point.completed) : null)),
+    submitted: rate("submitted"), completed: rate("completed"), failed: rate("failed"), failedShare: found.map((point) => (point ? share(point.failed ?? 0, point.completed ?? 0) : null)),
     depth: level("depth"), slots: level("slots"), deadLetters: level("dead_letters"), wait: quantiles("wait"), run: quantiles("run"),
   };
+}
+
+/** Marks of new versions: those of one version within a minute are one deploy. */
+export function deployMarks(deploys: Deploy[]): DeployMark[] {
+  const marks: (DeployMark & { version: string; queues: string[] })[] = [];
+  for (const { at, queue, version } of deploys) {
+    const time = Date.parse(at);
+    const same = marks.find((mark) => mark.version === version && time - mark.at < 60_000);
+    if (same) same.queues.push(queue);
+    else marks.push({ at: time, label: "", version, queues: [queue] });
+  }
+  return marks.map(({ at, version, queues }) => ({ at, label: `${queues.length === 1 ? queues[0]! : t.charts.queues(queues.length)} ${version}` }));
 }
 
 /** Reads the answer of the server. With a queue, the totals are those of the queue. */
@@ -74,12 +90,20 @@ export function readSeries(stats: Stats, range: Range, queue: string | null): Se
   const at = points.map((point) => Date.parse(point.at));
   const queues: Series["queues"] = {};
   for (const [name, queue] of Object.entries(stats.queues)) if (queue.series?.length) queues[name] = columns(queue.series, at, range.seconds, now);
-  return { at, window: range.seconds * at.length, totals: columns(points, at, range.seconds, now), queues, since: Date.parse(stats.series?.since ?? stats.now), leftOff: stats.series?.queues_left_off ?? 0 };
+  return { at, window: range.seconds * at.length, totals: columns(points, at, range.seconds, now), queues, since: Date.parse(stats.series?.since ?? stats.now), leftOff: stats.series?.queues_left_off ?? 0, deploys: deployMarks(stats.series?.deploys ?? []), step: range.seconds };
 }
 
 /** The last known value of a column. */
 export function last(column: Column): number | null {
   return column.findLast((value) => value !== null) ?? null;
+}
+
+/** The rate of about the last minute: the mean of the newest known points; `null` if steps are longer. */
+export function lately(series: Series | null, column: (columns: Columns) => Column, queue?: string): number | null {
+  const columns = queue === undefined ? series?.totals : series?.queues[queue];
+  if (!series || !columns || series.step > 30) return null;
+  const known = column(columns).filter((value): value is number => value !== null).slice(-Math.max(1, 60 / series.step));
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
 }
 
 /** The mean of the known values in a part of a column; `null` if there are none. */

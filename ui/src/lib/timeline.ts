@@ -34,7 +34,7 @@ export function lastRequeue(history: Transition[]): number | null {
 }
 
 /** Builds the lanes. `since` leaves out what ended before it. */
-export function buildTimeline(job: Job, history: Transition[], attempts: Attempt[], deliveries: Delivery[], now: number, since: number | null, word: (cause: string) => string): Timeline {
+export function buildTimeline(job: Job, history: Transition[], attempts: Attempt[], deliveries: Delivery[], now: number, since: number | null, word: (entry: Transition) => string): Timeline {
   const isEnded = job.completed_at !== null;
   const last = history.at(-1);
   const end = isEnded && last ? Date.parse(last.at) : now;
@@ -45,7 +45,7 @@ export function buildTimeline(job: Job, history: Transition[], attempts: Attempt
   const runs: Run[] = attempts.map((attempt, index) => ({
     number: attemptName(attempts, index), from: Date.parse(attempt.started_at), to: attempt.ended_at ? Date.parse(attempt.ended_at) : now, outcome: attempt.outcome, code: attempt.error?.code ?? attempt.error?.category ?? null, worker: attempt.worker,
   })).filter((run) => since === null || run.to >= since);
-  const events: Mark[] = history.filter((entry, index) => EVENTS.has(entry.cause) && !(entry.cause === "submit" && index <= 1)).map((entry) => ({ at: Date.parse(entry.at), state: entry.to, text: word(entry.cause) })).filter((mark) => since === null || mark.at >= since);
+  const events: Mark[] = history.filter((entry, index) => EVENTS.has(entry.cause) && !(entry.cause === "submit" && index <= 1)).map((entry) => ({ at: Date.parse(entry.at), state: entry.to, text: word(entry) })).filter((mark) => since === null || mark.at >= since);
   const sent: Mark[] = deliveries.flatMap((delivery) => delivery.attempts.map((attempt, index) => {
     const isDone = delivery.state === "delivered" && index === delivery.attempts.length - 1;
     return { at: Date.parse(attempt.at), state: isDone ? "completed" : "failed", text: index === delivery.attempts.length - 1 ? delivery.event : "" };

@@ -46,7 +46,7 @@ export interface Queue {
 /** Who calls, by its token. Without tokens on the server, the id is null and everything is allowed. */
 export interface Self { id: string | null; name: string | null; actions: string[]; queues: string[]; expires_at: string | null }
 export interface Rates { submitted: number; claimed: number; completed: number; failed: number }
-interface Quantile { p50: number; p95: number; p99: number }
+export interface Quantile { p50: number; p95: number; p99: number }
 export interface Point {
   at: string; submitted: number; completed: number; failed: number; depth: number; ready: number; slots: number; dead_letters: number;
   wait: Quantile | null; run: Quantile | null;
@@ -54,7 +54,16 @@ export interface Point {
 export interface QueueStats { counts: Counts; rates: Rates; since_start: Rates; series?: Point[] }
 export interface Stats {
   now: string; totals: QueueStats; queues: Record<string, QueueStats>;
-  series?: { window: string; step: string; since: string; queues_left_off: number };
+  series?: { window: string; step: string; since: string; queues_left_off: number; deploys?: Deploy[] };
+}
+/** A version that claimed from a queue for the first time. */
+export interface Deploy { at: string; queue: string; version: string; worker: string }
+export interface JobType {
+  type: string; queues: string[]; submitted: number; completed: number; failed: number; wait: Quantile | null; run: Quantile | null;
+}
+export interface JobTypeDetail {
+  stats: JobType; series: Pick<Point, "at" | "submitted" | "completed" | "failed" | "wait" | "run">[]; errors: { error: ErrorView; count: number; example: string }[];
+  errors_of: number; workers: Worker[]; deploys: Deploy[]; window: string; step: string; since: string; now: string;
 }
 export interface Worker {
   name: string; directive: "run" | "quiet" | "stop"; version: string | null; types: string[]; queues: string[]; running: number;

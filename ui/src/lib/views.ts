@@ -29,6 +29,13 @@ export function saveView(view: View): void {
   write([...savedViews.value.filter((other) => other.name !== view.name), view]);
 }
 
+/** The link to a view. It has the name, so that the link alone is enough in another browser. */
+export function viewLink(view: View): string {
+  const parameters = new URLSearchParams(view.query);
+  parameters.set("view", view.name);
+  return `#/jobs?${parameters.toString()}`;
+}
+
 export function removeView(name: string): void {
   write(savedViews.value.filter((view) => view.name !== name));
 }

@@ -18,12 +18,17 @@ function Shape({ text }: { text: string }) {
   return <>{text.split(/(‹[^›]*›)/).map((part, index) => (index % 2 ? <span key={index} class="hole">{part.slice(1, -1)}</span> : part))}</>;
 }
 
+/** Where the detail stands below the list, the choice of a group shows it. */
+function showDetail(): void {
+  if (innerWidth <= 1240) setTimeout(() => document.querySelector(".dl > :last-child")?.scrollIntoView({ block: "start" }), 60);
+}
+
 function GroupRow({ group, total, isOpen }: { group: Group; total: number; isOpen: boolean }) {
   const share = total ? `${Math.max(1, Math.round((100 * group.count) / total))} %` : "";
   return (
     <li aria-current={isOpen ? "true" : undefined}>
       <div class="big">{count(group.count)}<span class="share">{share}</span></div>
-      <div class="gmain"><button class="code-name plain" type="button" onClick={() => setQuery({ group: group.id })}>{group.code ?? t.dead.noCode}</button><div class="msg"><Shape text={group.shape} /></div><div class="where">{[...group.queues, ...group.types].slice(0, 5).join(" · ")}</div></div>
+      <div class="gmain"><button class="code-name plain" type="button" onClick={() => (setQuery({ group: group.id }), showDetail())}>{group.code ?? t.dead.noCode}</button><div class="msg"><Shape text={group.shape} /></div><div class="where">{[...group.queues, ...group.types].slice(0, 5).join(" · ")}</div></div>
       <div class="trend">{group.last_hour ? t.dead.lastHour(group.last_hour) : <span class="zero">0</span>}</div>
       <div class="when"><b><Time at={group.last_at} /></b>{t.dead.first(relative(group.first_at, now.value))}</div>
     </li>

@@ -1,19 +1,19 @@
 // One job: what it is, its timeline, why it waits, what it carries.
 
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { CopyButton, Empty, Failure, Icon, JobLink, Loading, Pill, QueueLink, StateWord, Tags, Time } from "../components/basic";
 import { JobActions } from "../components/job-actions";
 import { Lanes } from "../components/lanes";
 import { BinaryView, JsonView } from "../components/viewer";
 import { WhyCard } from "../components/why";
-import { ApiError, get, segment, send } from "../lib/api";
+import { ApiError, get, mayOffer, query, segment, self, send } from "../lib/api";
 import { now } from "../lib/app";
 import { compact, member, parseExact } from "../lib/exact-json";
 import { clock, duration, parseDuration } from "../lib/format";
 import { useResource } from "../lib/resource";
 import { link } from "../lib/router";
 import { attemptName, buildTimeline, lastRequeue, outcomeState } from "../lib/timeline";
-import type { Attempt, Delivery, Job, Transition, Why } from "../lib/types";
+import type { Attempt, AuditEntry, Delivery, Job, Transition, Why, Workflow } from "../lib/types";
 import { t } from "../strings";
 
 type Carried = "result" | "progress" | "checkpoint";
@@ -56,6 +56,7 @@ function limitOf(job: Job): number | null {
 
 function Facts({ job }: { job: Job }) {
   const of = limitOf(job);
+  const flow = useResource<Workflow>(job.workflow, () => get<Workflow>(`v1/workflows/${segment(job.workflow!)}${query({ limit: 1 })}`), null);
   const first: [string, string | null] = job.state === "retrying" ? [t.job.nextAttempt, job.run_at] : job.state === "running" ? [t.job.started, job.started_at] : job.completed_at ? [t.job.ended, job.completed_at] : job.run_at ? [t.job.dueAt, job.run_at] : [t.job.readySince, job.scheduled_at];
   return (
     <section class="card">
@@ -65,17 +66,49 @@ function Facts({ job }: { job: Job }) {
         <div><dt>{t.job.queue}</dt><dd><QueueLink name={job.queue} /></dd></div>
         <div><dt>{t.job.priority}</dt><dd>{job.priority}{job.effective_priority !== job.priority ? <small> {t.job.effective(job.effective_priority)}</small> : null}</dd></div>
         <div><dt>{t.job.created}</dt><dd><Time at={job.created_at} /></dd></div>
-        {job.workflow ? <div><dt>{t.job.workflow}</dt><dd><a class="link" href={link(["workflows", job.workflow])}>{job.workflow.slice(0, 8)}</a></dd></div> : null}
+        {job.workflow ? <div><dt>{t.job.workflow}</dt><dd><a class="link" href={link(["workflows", job.workflow])}>{flow.data?.name ?? job.workflow.slice(0, 8)}</a></dd></div> : null}
         <div><dt>{t.job.tags}</dt><dd><Tags tags={job.tags} /></dd></div>
       </dl>
     </section>
   );
 }
 
-function TimelineCard({ data }: { data: Loaded }) {
+/** Who caused a transition, by its time. */
+type Actors = ReadonlyMap<string, string>;
+const UNKNOWN: Actors = new Map();
+const NONE: Transition[] = [];
+
+/** Causes that are calls of operators, with the end of the call's path. */
+const CALLS: Record<string, string> = { requeue: "/requeue", cancel: "/cancel", dead_letter: "/dead-letter", run_now: "/run-now" };
+const ACTORS_MAX = 8;
+const AUDIT_LAG_MS = 2_000;
+
+/** Who caused the transitions of a job, from the audit log where the token may read it. */
+function useActors(id: string, history: Transition[]): Actors {
+  const calls = history.filter((entry) => CALLS[entry.cause]).slice(-ACTORS_MAX);
+  const key = calls.length && self.value && mayOffer("GET", "v1/audit") ? `actors ${id} ${calls.map((entry) => entry.at).join(" ")}` : null;
+  const found = useResource<Actors>(key, async () => {
+    const actors = new Map<string, string>();
+    await Promise.all(calls.map(async (entry) => {
+      const before = new Date(Date.parse(entry.at) + AUDIT_LAG_MS).toISOString();
+      const { entries } = await get<{ entries: AuditEntry[] }>(`v1/audit${query({ before, limit: 50 })}`);
+      const call = entries.findLast((other) => other.at >= entry.at && other.target?.includes(id) && other.target.endsWith(CALLS[entry.cause]!) && other.outcome === "ok");
+      if (call) actors.set(entry.at, call.name ?? t.job.local);
+    }));
+    return actors;
+  }, null);
+  return found.data ?? UNKNOWN;
+}
+
+function TimelineCard({ data, actors }: { data: Loaded; actors: Actors }) {
   const requeued = lastRequeue(data.history);
   const [isSince, setSince] = useState(false);
-  const line = buildTimeline(data.job, data.history, data.attempts, data.deliveries, now.value, isSince ? requeued : null, (cause) => t.job.cause[cause] ?? cause);
+  const word = (entry: Transition) => {
+    const cause = t.job.cause[entry.cause] ?? entry.cause;
+    const actor = actors.get(entry.at);
+    return actor ? t.job.by(cause, actor) : cause;
+  };
+  const line = buildTimeline(data.job, data.history, data.attempts, data.deliveries, now.value, isSince ? requeued : null, word);
   return (
     <section class="card" aria-labelledby="timeline">
       <div class="card-head"><h2 id="timeline">{t.job.timeline}</h2><span class="faint num hide-sm">{clock(line.from)} – {clock(line.to)}</span>
@@ -123,7 +156,7 @@ export async function loadPayload(id: string): Promise<Payload> {
 const TABS = ["payload", "result", "error", "progress", "checkpoint", "policy", "history"] as const;
 type Tab = (typeof TABS)[number];
 
-function DataCard({ data }: { data: Loaded }) {
+function DataCard({ data, actors }: { data: Loaded; actors: Actors }) {
   const [chosen, setTab] = useState<Tab | null>(null);
   const { job, raw } = data;
   const tab: Tab = chosen ?? "payload";
@@ -140,7 +173,7 @@ function DataCard({ data }: { data: Loaded }) {
         {tab === "checkpoint" && raw.checkpoint !== null ? <JsonView text={raw.checkpoint} /> : null}
         {tab === "policy" ? <JsonView text={JSON.stringify(job.policy)} /> : null}
         {tab === "error" ? (job.error ? <div class="card-body stackcol"><div class="err"><code>{job.error.code ?? job.error.category}</code><span class="wrap">{job.error.message}</span><span class="faint">{job.error.category}, <Time at={job.error.at} /></span></div>{job.error.cause ? <pre class="code plain boxed" tabIndex={0}>{job.error.cause}</pre> : null}</div> : <p class="card-body muted">{t.job.noError}</p>) : null}
-        {tab === "history" ? <ol class="history">{[...data.history].reverse().map((entry, index) => <li key={index}><StateWord state={entry.to} /><span class="muted">{t.job.cause[entry.cause] ?? entry.cause}</span><span class="faint num" title={entry.at}>{clock(entry.at)}.{entry.at.slice(20, 23)}</span></li>)}</ol> : null}
+        {tab === "history" ? <ol class="history">{[...data.history].reverse().map((entry, index) => <li key={index}><StateWord state={entry.to} /><span class="muted">{actors.has(entry.at) ? t.job.by(t.job.cause[entry.cause] ?? entry.cause, actors.get(entry.at)!) : (t.job.cause[entry.cause] ?? entry.cause)}</span><span class="faint num" title={entry.at}>{clock(entry.at)}.{entry.at.slice(20, 23)}</span></li>)}</ol> : null}
       </div>
     </section>
   );
@@ -169,8 +202,8 @@ function MoreCard({ job, deliveries }: { job: Job; deliveries: Delivery[] }) {
 export function JobPage({ id }: { id: string }) {
   const resource = useResource<Loaded>(id, () => load(id));
   const data = resource.data;
-  const lanes = useMemo(() => data, [data]);
-  if (!data || !lanes) {
+  const actors = useActors(id, data?.history ?? NONE);
+  if (!data) {
     const isMissing = resource.error?.status === 404;
     return <main class="page" id="content" tabIndex={-1}><section class="card">{isMissing ? <Empty icon="search" title={t.job.notFound} text={t.job.notFoundText}><a class="btn" href={link(["jobs"])}>{t.nav.jobs}</a></Empty> : resource.error ? <Failure error={resource.error} what={t.nav.jobs} retry={resource.reload} /> : <Loading />}</section></main>;
   }
@@ -182,9 +215,9 @@ export function JobPage({ id }: { id: string }) {
         <div class="job-title"><Pill state={job.state} /><h1 class="wrap">{job.type}</h1><span class="idline"><code>{job.id}</code><CopyButton text={job.id} /></span><JobActions job={job} /></div>
       </div>
       <Facts job={job} />
-      <TimelineCard data={data} />
+      <TimelineCard data={data} actors={actors} />
       <div class="cols">
-        <div class="stackcol"><AttemptsCard attempts={data.attempts} limit={limitOf(job)} /><DataCard data={data} /></div>
+        <div class="stackcol"><AttemptsCard attempts={data.attempts} limit={limitOf(job)} /><DataCard data={data} actors={actors} /></div>
         <div class="stackcol">{data.why ? <WhyCard job={job} why={data.why} /> : null}<MoreCard job={job} deliveries={data.deliveries} /></div>
       </div>
     </main>

@@ -6,11 +6,11 @@ import { Chart, Legend } from "../components/chart";
 import { BAD_SHARE, QueueTable } from "../components/queue-table";
 import { call, get, mayOffer } from "../lib/api";
 import { age, figuresError, info, now, queues, stats, workers } from "../lib/app";
-import { bytes, count, duration, figure, parseDuration, relative, shortDuration } from "../lib/format";
+import { axisDuration, bytes, count, duration, figure, parseDuration, relative, shortDuration } from "../lib/format";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link, route, setQuery } from "../lib/router";
-import { HOUR, last, rangeOf, RANGES, share, trend, useSeries, type Columns, type Range, type Series } from "../lib/series";
+import { HOUR, last, lately, rangeOf, RANGES, share, trend, useSeries, type Columns, type Range, type Series } from "../lib/series";
 import type { AttentionItem, Counts, Json } from "../lib/types";
 import { toast } from "../lib/ui";
 import { errorText } from "../components/dialog";
@@ -41,18 +41,19 @@ interface FiguresProps { series: Series | null; range: Range; queue: string }
 function Figures({ series, range, queue }: FiguresProps) {
   const read = queue ? stats.value!.queues[queue] : stats.value!.totals;
   const counts: Counts = read?.counts ?? {};
-  const rates = read?.rates ?? { submitted: 0, claimed: 0, completed: 0, failed: 0 };
+  const of = (name: "submitted" | "completed" | "failed") => lately(series, (columns) => columns[name]) ?? read?.rates[name] ?? 0;
+  const rates = { submitted: of("submitted"), completed: of("completed"), failed: of("failed") };
   const failedShare = share(rates.failed, rates.completed) ?? 0;
   const notDue = (counts.pending ?? 0) + (counts.delayed ?? 0);
   const seen = (workers.value ?? []).filter((worker) => age(worker.last_seen_at) < LIVE_WORKER_MS && (!queue || worker.queues.includes(queue))).length;
   const p95 = series ? last(series.totals.wait.p95) : null;
   const target = targetOf(queue);
-  const [waitValue, waitUnit] = p95 === null ? [t.time.none, ""] : split(duration(p95 * 1000));
+  const [waitValue, waitUnit] = p95 === null ? [t.time.none, ""] : split(axisDuration(p95 * 1000));
   return (
     <section class="card stats" aria-label={t.overview.key}>
       <div class="stat"><div class="k">{t.overview.completed}</div><div class="v">{figure(rates.completed)}<small>{t.overview.perSecond}</small></div><div class="d">{(series && change(series.totals.completed, range)) ?? t.overview.submitted(figure(rates.submitted))}</div></div>
       <div class="stat"><div class="k">{t.overview.failedAttempts}</div><div class={`v ${failedShare >= BAD_SHARE ? "bad" : ""}`}>{figure(failedShare)}<small>%</small></div><div class="d">{(series && growth(series.totals.failedShare, range, " %", failedShare >= BAD_SHARE)) ?? t.overview.lastMinute}</div></div>
-      <div class="stat"><div class="k">{t.overview.waitP95}</div><div class={`v ${p95 !== null && target !== null && p95 * 1000 > target ? "bad" : ""}`}>{waitValue}<small>{waitUnit}</small></div><div class="d">{target !== null ? t.overview.target(shortDuration(target)) : p95 === null ? t.overview.noStart : t.overview.beforeStart}</div></div>
+      <div class="stat"><div class="k">{t.overview.waitP95}</div><div class={`v ${p95 !== null && target !== null && p95 * 1000 > target ? "bad" : ""}`}>{waitValue}<small>{waitUnit}</small></div><div class="d">{target !== null ? t.overview.target(shortDuration(target)) : p95 === null ? t.overview.noStart : `p50 ${duration((last(series!.totals.wait.p50) ?? 0) * 1000)}`}</div></div>
       <div class="stat"><div class="k">{t.overview.waiting}</div><div class="v"><Count value={counts.scheduled ?? 0} /></div><div class="d">{counts.retrying ? t.overview.inRetry(counts.retrying) : t.overview.inOthers(notDue)}</div></div>
       <div class="stat"><div class="k">{t.overview.running}</div><div class="v"><Count value={counts.running ?? 0} /></div><div class="d">{t.overview.workers(seen)}</div></div>
       <div class="stat"><div class="k">{t.overview.dead}</div><div class="v"><Count value={counts.dead_letter ?? 0} /></div><div class="d">{counts.dead_letter ? ((series && growth(series.totals.deadLetters, range, "", true)) ?? t.overview.kept) : t.overview.noDead}</div></div>
@@ -88,7 +89,7 @@ function depthLines(series: Series): DepthLine[] {
 
 const axisCount = (value: number) => (value >= 1000 ? `${figure(value / 1000)}k` : Number.isInteger(value) ? String(value) : value.toFixed(1));
 
-function Charts({ series, queue }: { series: Series; queue: string }) {
+export function Charts({ series, queue }: { series: Series; queue: string }) {
   const { totals } = series;
   const of = queue || t.overview.allQueues;
   const target = targetOf(queue);
@@ -103,17 +104,18 @@ function Charts({ series, queue }: { series: Series; queue: string }) {
     { label: "p50", token: "q3", values: totals.wait.p50 }, { label: "p95", token: "q1", values: totals.wait.p95, width: 2 }, { label: "p99", token: "q2", values: totals.wait.p99, dash: [5, 2] },
   ], [series]);
   const seconds = (value: number) => duration(value * 1000);
+  const marks = series.deploys;
   const waitTarget = target === null ? {} : { target: { value: target / 1000, label: t.overview.target(shortDuration(target)) } };
   return (
     <div class="charts">
       <section class="card"><div class="chart-head"><h2>{t.overview.throughput}</h2><span class="unit">{t.overview.jobsPerSecond}</span><Legend items={rates.map((line) => ({ ...line, dash: !!line.dash, isArea: false }))} /></div>
-        <Chart label={t.overview.throughput} at={series.at} lines={rates} format={(value) => `${figure(value)} /s`} axis={axisCount} floor={4} /></section>
+        <Chart label={t.overview.throughput} at={series.at} lines={rates} format={(value) => `${figure(value)} /s`} axis={axisCount} floor={4} marks={marks} /></section>
       <section class="card"><div class="chart-head"><h2>{t.overview.wait}</h2><Legend items={waits.map((line) => ({ label: line.label, token: line.token, dash: !!line.dash }))} /></div>
-        <Chart label={t.overview.wait} at={series.at} lines={waits} format={seconds} axis={(value) => shortDuration(value * 1000)} floor={0.1} spans {...waitTarget} /></section>
+        <Chart label={t.overview.wait} at={series.at} lines={waits} format={seconds} isSeconds axis={(value) => axisDuration(value * 1000)} floor={0.1} spans marks={marks} {...waitTarget} /></section>
       <section class="card"><div class="chart-head"><h2>{t.overview.depth}</h2><span class="unit">{t.overview.waitingUnit}</span><Legend items={depth.map((line) => ({ ...line, isArea: true }))} /></div>
-        <Chart label={t.overview.depth} at={series.at} lines={depth} isStacked format={(value) => count(Math.round(value))} axis={axisCount} floor={4} /></section>
+        <Chart label={t.overview.depth} at={series.at} lines={depth} isStacked format={(value) => count(Math.round(value))} axis={axisCount} floor={4} marks={marks} /></section>
       <section class="card"><div class="chart-head"><h2>{t.overview.failedShare}</h2><span class="unit">{t.overview.shareUnit}</span><Legend items={[{ label: of, token: "s-failed-fill" }]} /></div>
-        <Chart label={t.overview.failedShare} at={series.at} lines={shares} format={(value) => `${figure(value)} %`} axis={(value) => `${figure(value)} %`} floor={2} /></section>
+        <Chart label={t.overview.failedShare} at={series.at} lines={shares} format={(value) => `${figure(value)} %`} axis={(value) => `${figure(value)} %`} floor={2} marks={marks} /></section>
     </div>
   );
 }
@@ -138,7 +140,7 @@ function words(item: AttentionItem): Words {
     case "paused_with_work": return { title: <>{name} {a.paused}</>, cause: a.pausedCause(number("waiting"), since("oldest_scheduled_at")), act: a.openQueue, href: link(["queues", queue ?? ""]) };
     case "schedule_missed": return { title: <>{a.schedule} <code>{text("schedule")}</code> {a.missed}</>, cause: text("detail") || a.missedCause(t.schedules.outcomes[text("outcome")] ?? text("outcome"), since("due_at")), act: a.openSchedule, href: link(["schedules", text("schedule")]) };
     case "disk_low": return { title: item.severity === "error" ? a.diskFull : a.diskLow, cause: text("refusing") || a.diskCause(bytes(number("free_bytes")), bytes(number("reserve_bytes"))), act: a.openSystem, href: link(["system"]) };
-    case "node_behind": return { title: <>{a.node} <code>{text("node")}</code> {a.behind(short(text("behind")))}</>, cause: text("kind") === "clock" ? a.clockCause : a.commitsCause, act: a.openSystem, href: link(["system"]) };
+    case "node_behind": return { title: <>{a.node} <code>{text("node")}</code> {facts.is_ahead === true ? a.ahead(short(text("behind"))) : a.behind(short(text("behind")))}</>, cause: text("kind") === "clock" ? a.clockCause : a.commitsCause, act: a.openSystem, href: link(["system"]) };
     case "error_burst": return { title: <>{name}{a.burst(figure(100 * number("share")))}</>, cause: a.burstCause(number("failed"), short(text("window"))), act: a.seeJobs, href: jobsOf({ state: "failed,dead_letter,retrying" }) };
     case "webhook_failing": return { title: <>{a.webhook} <code>{text("webhook")}</code> {facts.disabled === true ? a.isDisabled : a.fails}</>, cause: text("last_error") || a.webhookCause(number("failed") + number("pending")), act: a.openWebhook, href: link(["webhooks", text("webhook")]) };
     default: return { title: <>{item.code.replaceAll("_", " ")} {queue ? name : null}</>, cause: unknownFacts(facts), act: a.other, href: queue ? link(["queues", queue]) : link(["system"]) };

@@ -2,15 +2,15 @@
 
 import { Button, Count, Failure, Glyph, Icon, Loading, Time } from "../components/basic";
 import { errorText } from "../components/dialog";
-import { Spark } from "../components/chart";
 import { SettingsEditor } from "../components/settings-editor";
 import { call, get, mayOffer, post, segment } from "../lib/api";
 import { info, stats, workers } from "../lib/app";
-import { figure, stateClass } from "../lib/format";
+import { duration, figure, parseDuration, stateClass } from "../lib/format";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link, open } from "../lib/router";
-import { HOUR, rangeOf, useSeries } from "../lib/series";
+import { HOUR, lately, rangeOf, useSeries } from "../lib/series";
+import { Charts } from "./overview";
 import { STATES, type Queue } from "../lib/types";
 import { ask, toast } from "../lib/ui";
 import { t } from "../strings";
@@ -36,6 +36,7 @@ export function QueuePage({ id }: { id: string }) {
   const head = <div class="crumbs"><a href={link(["queues"])}>{t.nav.queues}</a><Icon name="right" /><span>{id}</span></div>;
   if (!data) return <main class="page" id="content" tabIndex={-1}>{head}<section class="card">{queue.error ? <Failure error={queue.error} what={t.queues.title} retry={queue.reload} /> : <Loading />}</section></main>;
   const figures = stats.value?.queues[id];
+  const of = (name: "submitted" | "completed" | "failed") => lately(series, (columns) => columns[name]) ?? figures?.rates[name] ?? 0;
   const taking = (workers.value ?? []).filter((worker) => worker.queues.includes(id));
   const toggle = () => post(`v1/queues/${segment(id)}/${data.paused ? "resume" : "pause"}`).then(() => (toast(data.paused ? t.queues.resumedDone(id) : t.queues.pausedDone(id)), queue.reload(), refresh()), (error: unknown) => toast(errorText(error), "error"));
   return (
@@ -56,13 +57,14 @@ export function QueuePage({ id }: { id: string }) {
       <section class="card">
         <dl class="facts">
           <div><dt>{t.overview.oldest}</dt><dd>{data.oldest_scheduled_at ? <Time at={data.oldest_scheduled_at} /> : <span class="faint">{t.overview.noneWaits}</span>}</dd></div>
-          <div><dt>{t.overview.completed}</dt><dd>{figure(figures?.rates.completed ?? 0)} <small>/s</small></dd></div>
-          <div><dt>{t.overview.failedAttempts}</dt><dd>{figure(figures?.rates.failed ?? 0)} <small>/s</small></dd></div>
-          <div><dt>{t.system.submitted}</dt><dd>{figure(figures?.rates.submitted ?? 0)} <small>/s</small></dd></div>
-          <div><dt>{t.queues.completedRate}, {range.name}</dt><dd>{series ? <Spark values={series.totals.completed} label={`${t.queues.completedRate}, ${range.name}`} /> : t.time.none}</dd></div>
+          <div><dt>{t.overview.completed}</dt><dd>{figure(of("completed"))} <small>/s</small></dd></div>
+          <div><dt>{t.overview.failedAttempts}</dt><dd>{figure(of("failed"))} <small>/s</small></dd></div>
+          <div><dt>{t.system.submitted}</dt><dd>{figure(of("submitted"))} <small>/s</small></dd></div>
+          <div><dt>{t.queues.target}</dt><dd>{data.settings.wait_target ? duration(parseDuration(data.settings.wait_target) ?? 0) : <span class="faint">{t.common.none}</span>}</dd></div>
           <div><dt>{t.queues.workers}</dt><dd>{taking.length ? <a class="link" href={link(["workers"], { queue: id })}>{t.plural(taking.length, "worker")}</a> : <span class="faint">{t.queues.noWorkers}</span>}</dd></div>
         </dl>
       </section>
+      {series ? <Charts series={series} queue={id} /> : <section class="card charts-wait"><Loading /></section>}
       <SettingsEditor key={data.profile} queue={data} />
     </main>
   );

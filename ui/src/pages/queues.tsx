@@ -51,7 +51,7 @@ export function Queues() {
       </div>
       <section class="card">
         {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
-          : rows.length ? <QueueTable queues={rows} series={series} range={range} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
+          : rows.length ? <QueueTable queues={rows} series={series} range={range} hasActions={mayOffer("POST", "v1/queues/q/pause")} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
       </section>
       {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
     </main>

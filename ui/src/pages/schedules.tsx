@@ -1,14 +1,14 @@
 // All schedules: when they fire next, how their last ticks ended, pause and run now.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Button, Empty, Failure, Loading, Time } from "../components/basic";
+import { Button, Empty, Failure, Icon, Loading, Time } from "../components/basic";
 import { errorText } from "../components/dialog";
 import { ScheduleForm } from "../components/schedule-form";
 import { get, mayOffer, post, query, segment } from "../lib/api";
 import { refresh } from "../lib/live";
 import { useResource } from "../lib/resource";
 import { link, open, route, setQuery } from "../lib/router";
-import type { Schedule, Tick } from "../lib/types";
+import type { AttentionItem, Schedule, Tick } from "../lib/types";
 import { toast } from "../lib/ui";
 import { COMMANDS, t } from "../strings";
 
@@ -52,6 +52,23 @@ function Strip({ schedule }: { schedule: Schedule }) {
   return <span ref={box} class="strip-box">{kept.current.length ? <TickStrip ticks={kept.current} /> : null}</span>;
 }
 
+interface Missed { name: string; outcome: string; dueAt: string; detail: string }
+
+/** Schedules that missed a tick, from what the server says needs attention. */
+function MissedCard() {
+  const list = useResource<{ items: AttentionItem[] }>("attention", () => get("v1/attention"), 5_000);
+  const text = (item: AttentionItem, key: string) => (typeof item.facts[key] === "string" ? (item.facts[key] as string) : "");
+  const rows: Missed[] = (list.data?.items ?? []).filter((item) => item.code === "schedule_missed").map((item) => ({ name: text(item, "schedule"), outcome: text(item, "outcome"), dueAt: text(item, "due_at"), detail: text(item, "detail") }));
+  if (!rows.length) return null;
+  const may = mayOffer("POST", "v1/schedules/s/trigger");
+  return (
+    <section class="card">
+      <div class="card-head"><h2>{t.schedules.missed}</h2><span class="count">{rows.length}</span></div>
+      <ul class="missed">{rows.map((row) => <li key={row.name}><Icon name="alert" class="sev sev-2" /><a class="qname" href={link(["schedules", row.name])}>{row.name}</a><span class="muted trunc">{row.detail || t.schedules.outcomes[row.outcome] || row.outcome}</span><span class="faint"><Time at={row.dueAt || null} /></span>{may ? <Button kind="btn-sm" onClick={() => trigger(row.name)}>{t.schedules.trigger}</Button> : null}</li>)}</ul>
+    </section>
+  );
+}
+
 export function Schedules() {
   const cursor = route.value.query.get("cursor") ?? "";
   const list = useResource<{ schedules: Schedule[]; next: string | null }>(`schedules ${cursor}`, () => get(`v1/schedules${query({ limit: 100, cursor })}`), 1_000);
@@ -74,10 +91,11 @@ export function Schedules() {
   return (
     <main class="page" id="content" tabIndex={-1}>
       <div class="page-head"><h1>{t.schedules.title}</h1>{list.data ? <span class="count">{rows.length}</span> : null}<div class="right">{list.data && mayOffer("PUT", "v1/schedules/s") ? <Button kind="btn-primary" icon="plus" onClick={() => setCreating(true)}>{t.schedules.create}</Button> : null}</div></div>
+      <MissedCard />
       <section class="card">
         {!list.data ? (list.error ? <Failure error={list.error} what={t.schedules.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="schedules" title={t.schedules.empty} text={t.schedules.emptyText} command={COMMANDS.schedule} /> : (
           <div class="scroll-x"><table class="table">
-            <thead><tr>{may ? <th scope="col"><span class="sr">{t.jobsPage.select}</span></th> : null}<th scope="col">{t.schedules.name}</th><th scope="col">{t.schedules.when}</th><th scope="col" class="hide-sm">{t.schedules.zone}</th><th scope="col" class="hide-sm">{t.common.queue}</th><th scope="col" class="hide-sm">{t.common.type}</th><th scope="col" class="hide-sm">{t.schedules.last}</th><th scope="col" class="r">{t.schedules.next}</th><th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th></tr></thead>
+            <thead><tr>{may ? <th scope="col"><input class="check" type="checkbox" aria-label={t.schedules.selectAll} checked={chosen.length === rows.length} ref={(input) => { if (input) input.indeterminate = chosen.length > 0 && chosen.length < rows.length; }} onChange={() => setSelected(chosen.length === rows.length ? new Set() : new Set(rows.map((schedule) => schedule.name)))} /></th> : null}<th scope="col">{t.schedules.name}</th><th scope="col">{t.schedules.when}</th><th scope="col" class="hide-sm">{t.schedules.zone}</th><th scope="col" class="hide-sm">{t.common.queue}</th><th scope="col" class="hide-sm">{t.common.type}</th><th scope="col" class="hide-sm">{t.schedules.last}</th><th scope="col" class="r">{t.schedules.next}</th><th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th></tr></thead>
             <tbody>{rows.map((schedule) => (
               <tr key={schedule.name} class={selected.has(schedule.name) ? "sel" : ""}>
                 {may ? <td><input class="check" type="checkbox" aria-label={`${t.jobsPage.select} ${schedule.name}`} checked={selected.has(schedule.name)} onChange={() => toggle(schedule.name)} /></td> : null}

@@ -28,7 +28,7 @@ function Row({ worker }: { worker: Worker }) {
   return (
     <tr>
       <td><code class="qname">{worker.name}</code></td>
-      <td><span class={`state ${worker.directive === "run" ? (isGone(worker) ? "s-cancelled" : "s-completed") : "s-retrying"}`}><i class="dot" />{t.workers.directives[worker.directive] ?? worker.directive}</span>{isGone(worker) ? <span class="faint"> {t.workers.gone}</span> : null}</td>
+      <td><span class={`state ${worker.directive === "run" ? (isGone(worker) ? "s-cancelled" : "s-completed") : "s-retrying"}`}><i class="dot" />{isGone(worker) && worker.directive === "run" ? <span class="faint">{t.workers.gone}</span> : (t.workers.directives[worker.directive] ?? worker.directive)}</span></td>
       <td class="hide-sm"><code>{worker.version ?? t.time.none}</code></td>
       <td class="hide-sm fill trunc" title={worker.types.join(", ")}>{worker.types.length ? worker.types.join(", ") : t.workers.allTypes}</td>
       <td class="hide-sm">{worker.queues.map((queue) => <span key={queue}><a class="link" href={link(["queues", queue])}>{queue}</a> </span>)}</td>

@@ -91,6 +91,16 @@ function PathList({ members, notes, select }: { members: Member[]; notes: Notes;
   );
 }
 
+/** What the panel shows while no node is chosen. */
+function Summary({ workflow }: { workflow: WorkflowWithJobs }) {
+  return (
+    <div class="panel-sec"><h2>{t.workflows.members}<span class="faint">{t.workflows.groupDone(workflow.ended, workflow.total)}</span></h2>
+      <ul class="canary">{STATES.filter((state) => workflow.counts[state]).map((state) => <li key={state}><StateWord state={state} /><span class="t"><a class="link" href={link(["jobs"], { workflow: workflow.id, state })}>{count(workflow.counts[state]!)}</a></span></li>)}</ul>
+      <p class="muted">{t.workflows.pick}</p>
+    </div>
+  );
+}
+
 function GroupPanel({ node, workflow }: { node: GraphNode; workflow: string }) {
   return (
     <div class="panel-sec">
@@ -138,7 +148,7 @@ export function WorkflowPage({ id }: { id: string }) {
       </div>
       <GraphView graph={graph} notes={notes} selected={node?.id ?? null} select={select} hasPath={hasPath} setPath={setPath} follow={follow} setFollow={setFollow} isFolded={isFolded} setFolded={setFolded} hasFailed={!!cause} />
       <aside class="panel" aria-label={t.job.more} tabIndex={0}>
-        {member ? <OneJob member={member} members={data.jobs} retry={member.id === cause?.members[0]?.id && mayOffer("POST", "v1/workflows/w/retry") ? { amount: failed, run: () => act("retry", t.workflows.retried) } : null} /> : node ? <GroupPanel node={node} workflow={id} /> : <div class="panel-sec"><p class="muted">{t.workflows.pick}</p></div>}
+        {member ? <OneJob member={member} members={data.jobs} retry={member.id === cause?.members[0]?.id && mayOffer("POST", "v1/workflows/w/retry") ? { amount: failed, run: () => act("retry", t.workflows.retried) } : null} /> : node ? <GroupPanel node={node} workflow={id} /> : <Summary workflow={data} />}
         {cause ? <PathList members={data.jobs} notes={notes} select={select} /> : null}
       </aside>
     </main>

@@ -27,6 +27,7 @@ pub(crate) mod serve;
 pub(crate) mod submit;
 pub(crate) mod tokens;
 pub(crate) mod top;
+pub(crate) mod types;
 pub(crate) mod webhooks;
 pub(crate) mod work;
 pub(crate) mod workers;

@@ -138,12 +138,22 @@ fn time_key(at: Timestamp) -> [u8; 8] {
     u64::try_from(at.as_millis()).unwrap_or(0).to_be_bytes()
 }
 
-/// Returns entries before a cursor, newest first.
-pub(crate) async fn page(app: &AppState, cursor: Option<&str>, limit: usize) -> Result<AuditPage, ApiError> {
+/// Returns entries before a cursor and before an instant, newest first.
+pub(crate) async fn page(
+    app: &AppState,
+    cursor: Option<&str>,
+    before: Option<Timestamp>,
+    limit: usize,
+) -> Result<AuditPage, ApiError> {
     let invalid = || ApiError::validation("cursor", "must be \"next\" of an earlier page");
     let end = match cursor {
         Some(cursor) => Some(unhex::<KEY_BYTES>(cursor).ok_or_else(invalid)?.to_vec()),
         None => None,
+    };
+    let instant = before.map(|at| time_key(at).to_vec());
+    let end = match (end, instant) {
+        (Some(end), Some(instant)) => Some(end.min(instant)),
+        (end, instant) => end.or(instant),
     };
     let query = SystemQuery { kind: SystemKind::Audit, start: Vec::new(), end, limit: limit + 1, descending: true };
     let mut records = app.call_store(app.store.system_records(query)).await?;

@@ -131,6 +131,8 @@ pub(crate) const ROWS: &[Row] = {
         ("get", "/v1/webhooks/{name}/deliveries", READ_OR_ADMIN, Everything),
         ("post", "/v1/deliveries/{id}/redeliver", OPERATE, OwnQueues),
         ("get", "/v1/events", READ, OwnQueues),
+        ("get", "/v1/types", READ, OwnQueues),
+        ("get", "/v1/types/{type}", READ, OwnQueues),
         ("get", "/v1/attention", READ, OwnQueues),
         ("get", "/v1/dead-letters/groups", READ, OwnQueues),
         ("post", "/v1/operations", OPERATE, OwnQueues),

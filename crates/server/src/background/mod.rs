@@ -3,6 +3,7 @@
 pub(crate) mod change_listener;
 pub(crate) mod completion_waiters;
 pub(crate) mod dead_letters;
+pub(crate) mod deploys;
 pub(crate) mod fleet;
 pub(crate) mod metrics;
 pub(crate) mod series;

@@ -15,6 +15,8 @@ use longshore_store::clock::monotonic;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use crate::background::deploys::DeployLog;
+
 /// Workers of the registry; above this, those not seen for longest are evicted.
 const WORKERS_MAX: usize = 10_000;
 /// Running jobs whose worker is registered.
@@ -32,6 +34,7 @@ pub(crate) struct WorkerRegistry {
     registry: Mutex<Registry>,
     /// A worker was seen for the first time.
     new_worker: Notify,
+    deploys: DeployLog,
 }
 
 #[derive(Debug, Default)]
@@ -178,6 +181,7 @@ impl WorkerRegistry {
             }
             if state.version.as_deref() != version {
                 state.version = version.map(str::to_owned);
+                version.iter().for_each(|version| self.deploys.observe(name, version, queues, now));
             }
         }
         let (queues, types) = (served.to_vec(), types.to_vec());
@@ -214,6 +218,11 @@ impl WorkerRegistry {
             registry.assign(name, id, at, false);
         }
         registry.touch(name, at);
+    }
+
+    /// Returns the new versions of workers.
+    pub(crate) fn deploys(&self) -> &DeployLog {
+        &self.deploys
     }
 
     /// Waits until a worker is seen for the first time.

@@ -6,6 +6,7 @@ use longshore_api::attention::Attention;
 use longshore_api::dead_letters::DeadLetterGroups;
 use longshore_api::events::{JobEvent, QueueEvent, ScheduleEvent};
 use longshore_api::job::{Attempts, History, Job, Jobs, NewJob, Submitted, SubmittedBatch};
+use longshore_api::job_type::{JobTypeDetail, JobTypes};
 use longshore_api::operation::{BulkOperation, NewOperation, OperationStarted, Operations};
 use longshore_api::queue::{PutQueue, Queue, Queues};
 use longshore_api::schedule::{PauseSchedule, PutSchedule, Schedule, Schedules, Ticks};
@@ -50,7 +51,11 @@ fn access(spec: &mut SpecBuilder) {
         .response_with("204", "Revoked", Content::Empty)
         .add();
     spec.route(Get, "/v1/audit", "Calls of operators and administrators, also refused ones")
-        .query(&[("limit", "1-1000, default 100"), ("cursor", "`next` of the previous page")])
+        .query(&[
+            ("limit", "1-1000, default 100"),
+            ("cursor", "`next` of the previous page"),
+            ("before", "only entries before this time"),
+        ])
         .response::<AuditPage>("200", "Newest first; kept for 90 days")
         .add();
 }
@@ -319,6 +324,14 @@ fn system(spec: &mut SpecBuilder) {
             ("queue", "only this queue"),
         ])
         .response::<Stats>("200", "Rates over the last minute")
+        .add();
+    spec.route(Get, "/v1/types", "Figures of the job types with an event in the window")
+        .query(&[("window", "30s to 1d; default 1h")])
+        .response::<JobTypes>("200", "Those with the most ended attempts first")
+        .add();
+    spec.route(Get, "/v1/types/{type}", "One job type: series, errors, workers, new versions of them")
+        .query(&[("window", "30s to 1d; default 1h"), ("step", "length of a point: a multiple of 30s")])
+        .response::<JobTypeDetail>("200", "Figures of a type without events are zero")
         .add();
     spec.route(Get, "/v1/attention", "What needs attention, from counters")
         .response::<Attention>("200", "Most severe first")

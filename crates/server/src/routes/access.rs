@@ -87,8 +87,9 @@ pub(crate) async fn revoke(
 pub(crate) async fn audit(State(app): State<AppState>, mut query: Query) -> ApiResult {
     let limit = query.up_to("limit", 1, BATCH_ITEMS_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let cursor = query.take("cursor");
+    let before = query.parse("before")?.map(instant);
     query.end()?;
-    ok(&audit::page(&app, cursor.as_deref(), limit).await?)
+    ok(&audit::page(&app, cursor.as_deref(), before, limit).await?)
 }
 
 fn to_wire(app: &AppState, record: &TokenRecord) -> Token {

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use longshore_api::system::{QueueStats, SeriesInfo, Stats};
-use longshore_core::Duration;
 use longshore_core::id::QueueName;
 use longshore_core::refusal::Refusal;
+use longshore_core::{Duration, Timestamp};
 use longshore_store::QueueStats as QueueReport;
 
 use crate::access::CallerState as State;
@@ -22,9 +22,9 @@ const WINDOW_DEFAULT: Duration = Duration::from_hours(1);
 
 /// The series that a request asks for.
 #[derive(Debug)]
-struct SeriesRequest {
-    window: Duration,
-    step: Duration,
+pub(super) struct SeriesRequest {
+    pub(super) window: Duration,
+    pub(super) step: Duration,
     queue: Option<QueueName>,
 }
 
@@ -54,7 +54,25 @@ impl SeriesRequest {
         Err(ApiError::validation("step", &format!("must be a multiple of {unit}, at most the window of {window}")))
     }
 
-    fn spec(&self) -> SeriesSpec {
+    /// Reads the parameters of types, which have points at 30 s only.
+    pub(super) fn read_types(mut query: Query, has_step: bool) -> Result<Self, ApiError> {
+        let most = duration(COARSE_WINDOW_MS);
+        let window = query.duration("window", most)?.unwrap_or(WINDOW_DEFAULT);
+        let step = if has_step { query.duration("step", most)? } else { None };
+        query.end()?;
+        let least = duration(COARSE_MS);
+        if window < least {
+            return Err(ApiError::validation("window", "must be 30s to 1d"));
+        }
+        let request = Self { window, step: step.unwrap_or(least), queue: None };
+        if request.spec().is_kept() && request.spec().step_ms % COARSE_MS == 0 {
+            return Ok(request);
+        }
+        let detail = format!("must be a multiple of 30s, at most the window of {window}");
+        Err(ApiError::validation("step", &detail))
+    }
+
+    pub(super) fn spec(&self) -> SeriesSpec {
         let millis = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
         SeriesSpec { window_ms: millis(self.window), step_ms: millis(self.step) }
     }
@@ -128,6 +146,10 @@ fn add_series(
         }
     }
     let SeriesRequest { window, step, .. } = *request;
-    stats.series = Some(SeriesInfo { window, step, since: time(since), queues_left_off });
+    let from = app.now().as_millis() - request.spec().window_ms;
+    let deploys = app.workers.deploys().since(Timestamp::from_millis(from), |queue| {
+        visible.contains(&queue) && request.queue.as_ref().is_none_or(|name| name == queue)
+    });
+    stats.series = Some(SeriesInfo { window, step, since: time(since), queues_left_off, deploys });
     Ok(())
 }

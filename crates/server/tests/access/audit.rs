@@ -66,6 +66,11 @@ async fn the_log_has_pages_and_is_kept_for_90_days() {
     targets.retain(|target| target.starts_with("PUT"));
     assert_eq!(targets, ["e", "d", "c", "b", "a"].map(|name| format!("PUT /v1/queues/{name}")));
     c.get("/v1/audit?cursor=x").await.problem(400, "validation");
+    let before = c.get("/v1/audit?before=2026-11-15T00:00:02.000Z").await.ok(200);
+    let puts: Vec<_> =
+        rows(&before).into_iter().map(|(_, target, _)| target).filter(|target| target.starts_with("PUT")).collect();
+    assert_eq!(puts, ["PUT /v1/queues/b", "PUT /v1/queues/a"]);
+    assert_eq!(c.get("/v1/audit?before=x").await.problem(400, "validation")["field"], "before");
     c.advance("91d").await;
     let page = c.get("/v1/audit").await.ok(200);
     assert_eq!(rows(&page).len(), 1, "only the advance is left: {page}");

@@ -69,6 +69,8 @@ const TABLE: &[(&str, &str, &[&str], About, &str)] = &[
     ("POST", "/v1/workflows/W/retry", &["operate"], Queue, ""),
     ("GET", "/v1/stats", &["read"], Any, ""),
     ("GET", "/v1/attention", &["read"], Any, ""),
+    ("GET", "/v1/types", &["read"], Any, ""),
+    ("GET", "/v1/types/t", &["read"], Any, ""),
     ("GET", "/v1/workers", &["read"], Any, ""),
     ("GET", "/v1/info", &["read"], Any, ""),
     ("GET", "/v1/operations", &["read"], Any, ""),

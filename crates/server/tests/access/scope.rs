@@ -110,6 +110,34 @@ async fn attention_shows_only_the_queues_of_the_token() {
     server.stop().await;
 }
 
+/// Figures, errors, workers and new versions of a type are those of the token's queues.
+#[tokio::test]
+async fn types_have_only_the_queues_of_the_token() {
+    let server = Setup::memory().start().await;
+    let mut c = server.client().await;
+    for queue in ["mail", "secret"] {
+        let id = c.submit(queue, r#"{"type":"t"}"#).await;
+        c.post(&format!("/v1/jobs/{id}/dead-letter"), r#"{"reason":"broken"}"#).await.ok(200);
+        for version in ["1", "2"] {
+            let claim = format!(r#"{{"queues":["{queue}"],"worker":"w-{queue}","version":"{version}"}}"#);
+            c.post("/v1/claims", &claim).await.ok(200);
+        }
+    }
+    let root = first_token(&mut c).await;
+    let own = create(&mut c, &root, "own", &["read"], &["mail"]).await;
+    let list = call_as(&mut c, &own, "GET", "/v1/types", None).await.ok(200);
+    assert_eq!(list["types"][0]["queues"], json!(["mail"]), "{list}");
+    assert_eq!(list["types"][0]["submitted"], 1);
+    let detail = call_as(&mut c, &own, "GET", "/v1/types/t", None).await.ok(200);
+    assert!(!detail.to_string().contains("secret"), "{detail}");
+    assert_eq!((&detail["errors_of"], detail["deploys"].as_array().unwrap().len()), (&json!(1), 1), "{detail}");
+    let stats = call_as(&mut c, &own, "GET", "/v1/stats?window=1h", None).await.ok(200);
+    assert!(!stats.to_string().contains("secret"), "{stats}");
+    let all = call_as(&mut c, &root, "GET", "/v1/types/t", None).await.ok(200);
+    assert_eq!(all["stats"]["queues"], json!(["mail", "secret"]), "{all}");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn groups_of_dead_letters_have_only_the_queues_of_the_token() {
     let server = Setup::memory().start().await;

@@ -41,6 +41,7 @@ mod system;
 mod tls;
 mod trace_context;
 mod traces;
+mod types;
 mod webhook_faults;
 mod webhook_model;
 mod webhooks;

@@ -11,9 +11,11 @@
 mod durations;
 mod sampler;
 mod track;
+mod types;
 
 use std::collections::{HashMap, HashSet};
 
+use longshore_api::job_type::JobTypePoint;
 use longshore_api::system::SeriesPoint;
 use longshore_core::Timestamp;
 use longshore_core::id::{JobType, QueueName};
@@ -26,6 +28,8 @@ use crate::convert::time;
 use track::{Gauges, Group, Observation, Track, Window};
 
 pub(crate) use sampler::{keep_sampling, start};
+use types::TypeSeries;
+pub(crate) use types::{TypeAnswer, TypeSums};
 
 /// Queues with series of their own. A new queue replaces one that had no event for
 /// [`IDLE_MS`]; without such a queue it counts in the totals only.
@@ -56,6 +60,7 @@ struct AllSeries {
     since: Timestamp,
     total: Series,
     queues: HashMap<QueueName, Series>,
+    types: TypeSeries,
     /// A queue that found no room, to be added when another one is idle.
     waiting: Option<QueueName>,
     /// Coarse interval in which the memory was measured last.
@@ -257,7 +262,8 @@ impl SeriesStore {
     pub(crate) fn new(now: Timestamp) -> Self {
         let total = Series::new(now.as_millis(), Gauges::default());
         let last_drop = i64::MIN;
-        Self(Mutex::new(AllSeries { since: now, total, queues: HashMap::new(), waiting: None, last_drop }))
+        let (queues, types) = (HashMap::new(), TypeSeries::default());
+        Self(Mutex::new(AllSeries { since: now, total, queues, types, waiting: None, last_drop }))
     }
 
     /// Begins the series with the jobs of the store, before the first effect.
@@ -283,6 +289,9 @@ impl SeriesStore {
             let at_ms = at.as_millis();
             let ready_type = effect.transition().filter(|(_, step)| step.to == StateKind::Scheduled);
             all.total.add(at_ms, &observation, change);
+            if let Some((job_type, _)) = effect.transition() {
+                all.types.add(queue, job_type, at_ms, &observation);
+            }
             if let Some(series) = all.queues.get_mut(queue) {
                 series.add(at_ms, &observation, change);
                 ready_type.iter().for_each(|(job_type, _)| series.add_ready_type(job_type));
@@ -402,6 +411,27 @@ impl SeriesStore {
         SeriesAnswer { since, totals, queues }
     }
 
+    /// Returns the sums of each type of the queues that `admits` accepts.
+    pub(crate) fn types(&self, now: Timestamp, window_ms: i64, admits: impl Fn(&QueueName) -> bool) -> TypeAnswer {
+        let all = self.0.lock();
+        TypeAnswer { since: all.since, types: all.types.sums(now.as_millis() - window_ms, admits) }
+    }
+
+    /// Returns the points of one type in the queues that `admits` accepts.
+    pub(crate) fn points_of_type(
+        &self,
+        now: Timestamp,
+        spec: SeriesSpec,
+        job_type: &JobType,
+        admits: impl Fn(&QueueName) -> bool,
+    ) -> Vec<JobTypePoint> {
+        let all = self.0.lock();
+        let window = spec.window(now.as_millis(), all.since.as_millis());
+        let mut groups = vec![Group::default(); window.count];
+        all.types.sum_into(job_type, window, admits, &mut groups);
+        types::to_points(window, groups)
+    }
+
     /// Returns what happened in a queue lately: failures within one window, dead letters within
     /// another one. `None`: it had no event in either.
     pub(crate) fn recent(
@@ -463,6 +493,7 @@ impl AllSeries {
             return;
         }
         self.last_drop = interval;
+        self.types.drop_points(now_ms);
         let bytes = |series: &Series| series.fine.bytes() + series.coarse.bytes();
         let mut used: usize = self.queues.values().map(bytes).sum();
         while used > POINT_BYTES_MAX {

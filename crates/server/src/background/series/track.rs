@@ -158,6 +158,23 @@ impl Track {
         run_ms.iter().for_each(|millis| self.open.run.add(*millis));
     }
 
+    /// Returns the sum of the intervals from an instant on; without gauges.
+    pub(super) fn sum_since(&self, instant_ms: i64) -> Group {
+        let first = instant_ms.div_euclid(self.width_ms);
+        let mut sum = Group::default();
+        for point in self.points.iter().skip_while(|point| point.index < first) {
+            sum.add_counts(point.counts);
+            sum.wait.merge_packed(&point.wait);
+            sum.run.merge_packed(&point.run);
+        }
+        if self.open.index >= first {
+            sum.add_counts(self.open.counts);
+            sum.wait.merge(&self.open.wait);
+            sum.run.merge(&self.open.run);
+        }
+        sum
+    }
+
     /// Adds the points to the intervals of an answer. `gauges` are those of now.
     pub(super) fn sum_into(&self, window: Window, gauges: Gauges, groups: &mut [Group]) {
         let group_of = |index: i64| (index * self.width_ms).div_euclid(window.step_ms) - window.first;
@@ -187,6 +204,19 @@ impl Track {
 }
 
 impl Group {
+    /// Adds another sum; without gauges.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.submitted += other.submitted;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.wait.merge(&other.wait);
+        self.run.merge(&other.run);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.submitted + self.completed + self.failed == 0 && self.wait.is_empty() && self.run.is_empty()
+    }
+
     fn add_counts(&mut self, counts: EventCounts) {
         self.submitted += u64::from(counts.submitted);
         self.completed += u64::from(counts.completed);
