@@ -20,7 +20,7 @@ use longshore_store::{JobRef, Store, StoreError};
 
 use super::selection::Selection;
 use super::storage::{self, Chunk, StoredOperation};
-use super::take_back;
+use super::undo;
 
 /// How long a server may work on an operation before another takes over.
 const LEASE: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ pub(super) async fn step(store: &dyn Store, server: WorkingServer, id: Operation
         }
         OperationStep::Undo => {
             if server.renew(store, &mut stored, now).await? {
-                take_back::undo_chunk(store, stored).await?;
+                undo::undo_chunk(store, stored).await?;
             }
         }
         OperationStep::DropChunks => drop_chunks(store, stored, now).await?,
@@ -157,8 +157,7 @@ async fn plan(
 }
 
 /// Changes the jobs of the slice, then records the result. A slice that was interrupted is
-/// repeated:
-/// jobs that it has changed already count as changed.
+/// repeated: jobs that it has changed already count as changed.
 async fn treat(store: &dyn Store, server: WorkingServer, mut stored: StoredOperation) -> Result<(), StoreError> {
     let Some(slice) = stored.operation.slice.clone() else { return Ok(()) };
     let treatment = treat_jobs(store, stored.operation.action, &slice.jobs);
@@ -288,13 +287,13 @@ async fn drop_chunks(store: &dyn Store, mut stored: StoredOperation, now: Timest
         }
     }
     let first = chunks.first + dropped.len() as u64;
-    // The next chunk was not read: it is looked at by the next step.
+    // The next chunk was not read: the next step reads it.
     let next_at = next_at.or_else(|| (first < chunks.next).then_some(chunks.first_at));
     stored.operation.record_dropped(first, next_at);
     storage::write(store, &mut stored, dropped, false).await.map(drop)
 }
 
-/// Gives an operation up, so that another server can go on at once.
+/// Releases the hold on an operation, so that another server can continue at once.
 pub(super) async fn release(store: &dyn Store, server: WorkingServer, id: OperationId) -> Result<(), StoreError> {
     let Some(mut stored) = storage::read(store, id).await? else { return Ok(()) };
     if stored.holder.is_some_and(|(holder, _)| holder == server.number) && !stored.operation.is_settled() {

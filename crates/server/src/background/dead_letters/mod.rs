@@ -1,10 +1,10 @@
 //! Dead letters in groups, kept current without a scan on a request.
 //!
 //! After the start, and after a gap in the events, all dead letters are read once, in pages. From
-//! then on the events of all servers say which jobs entered or left the state; these are read
-//! again,
-//! so neither the order nor a repetition of events matters. A job that retention has removed is
-//! found by its own end; one that another server has deleted, by the counts of the queues.
+//! then on the events of all servers name the jobs that entered or left the state. The task reads
+//! these again, so neither the order nor a repetition of events matters. The expiry of its
+//! retention finds a pruned job; the counts of the queues find a job that another server has
+//! deleted.
 //!
 //! A request sends a mark through the feed of changes and waits until everything before it is
 //! counted. So the counts include every change that was acknowledged before the request. Without
@@ -33,7 +33,7 @@ use crate::state::AppState;
 /// Groups of a response.
 const GROUPS_MAX: usize = 200;
 /// Jobs that wait to be read again. With more of them, all dead letters are read again.
-const TOUCHED_MAX: usize = 100_000;
+const CHANGED_JOBS_MAX: usize = 100_000;
 /// How long a request waits for the counts to be current.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pause between two pages of a sweep: requests go first.
@@ -67,7 +67,7 @@ enum Sweep {
 /// What the feed has reported and the task has not read yet.
 #[derive(Debug)]
 struct Pending {
-    touched: HashSet<JobId>,
+    changed_jobs: HashSet<JobId>,
     sweep: Sweep,
     mark: u64,
     compared_at: Option<Duration>,
@@ -78,7 +78,7 @@ struct Pending {
 impl Default for DeadLetters {
     fn default() -> Self {
         let pending = Pending {
-            touched: HashSet::new(),
+            changed_jobs: HashSet::new(),
             sweep: Sweep::AtStart { is_done: false },
             mark: 0,
             compared_at: None,
@@ -94,8 +94,8 @@ impl Default for DeadLetters {
 }
 
 impl DeadLetters {
-    /// Notes jobs that became dead letters or are none any more. `is_whole`: the feed has reported
-    /// all changes of the store since the start.
+    /// Records jobs that became dead letters or are none any more. `is_whole`: the feed has
+    /// reported all changes of the store since the start.
     pub(crate) fn on_effects(&self, effects: &[Effect], is_whole: bool) {
         let moved = effects.iter().filter_map(|effect| match effect {
             Effect::Moved { id, step, .. } => {
@@ -111,10 +111,10 @@ impl DeadLetters {
         if is_whole && pending.sweep == (Sweep::AtStart { is_done: true }) {
             pending.sweep = Sweep::NotNeeded;
         }
-        pending.touched.extend(moved);
-        let is_batch = pending.touched.len() >= BATCH_ITEMS_MAX;
-        if pending.touched.len() > TOUCHED_MAX {
-            pending.touched.clear();
+        pending.changed_jobs.extend(moved);
+        let is_batch = pending.changed_jobs.len() >= BATCH_ITEMS_MAX;
+        if pending.changed_jobs.len() > CHANGED_JOBS_MAX {
+            pending.changed_jobs.clear();
             pending.sweep = Sweep::Missed;
         }
         drop(pending);
@@ -123,12 +123,12 @@ impl DeadLetters {
         }
     }
 
-    /// Notes a job that was deleted: no event reports it.
+    /// Records a job that was deleted: no event reports it.
     pub(crate) fn on_delete(&self, id: JobId) {
-        self.pending.lock().touched.insert(id);
+        self.pending.lock().changed_jobs.insert(id);
     }
 
-    /// Notes that changes were missed. The next request has them read.
+    /// Records that changes were missed. The next request makes the task read all dead letters.
     pub(crate) fn on_missed(&self) {
         self.pending.lock().sweep = Sweep::Missed;
     }
@@ -164,14 +164,14 @@ impl DeadLetters {
     /// Reads everything that is pending.
     async fn catch_up(&self, store: &dyn Store) -> Result<(), StoreError> {
         loop {
-            let (batch, mark, needs_sweep) = self.take(store);
+            let (batch, mark, needs_sweep) = self.next_batch(store);
             if needs_sweep && let Err(error) = self.sweep(store).await {
                 self.on_missed();
                 return Err(error);
             }
             let is_last = batch.is_empty();
             if let Err(error) = self.read_again(store, &batch).await {
-                self.pending.lock().touched.extend(batch);
+                self.pending.lock().changed_jobs.extend(batch);
                 return Err(error);
             }
             if !is_last {
@@ -187,25 +187,25 @@ impl DeadLetters {
         }
     }
 
-    /// Takes a batch of jobs to read again. Returns it with the last mark, and whether all dead
+    /// Removes and returns a batch of jobs to read again, with the last mark, and whether all dead
     /// letters must be read.
-    fn take(&self, store: &dyn Store) -> (Vec<JobId>, u64, bool) {
+    fn next_batch(&self, store: &dyn Store) -> (Vec<JobId>, u64, bool) {
         let mut pending = self.pending.lock();
-        let is_asked = pending.mark > *self.counted.borrow();
+        let is_requested = pending.mark > *self.counted.borrow();
         let (needs_sweep, sweep) = match pending.sweep {
             Sweep::NotNeeded => (false, Sweep::NotNeeded),
             Sweep::AtStart { is_done: false } => (true, Sweep::AtStart { is_done: true }),
-            Sweep::AtStart { is_done: true } | Sweep::Missed if is_asked => (true, Sweep::NotNeeded),
+            Sweep::AtStart { is_done: true } | Sweep::Missed if is_requested => (true, Sweep::NotNeeded),
             sweep @ (Sweep::AtStart { is_done: true } | Sweep::Missed) => (false, sweep),
         };
         pending.sweep = sweep;
-        let mut batch: Vec<JobId> = pending.touched.iter().take(BATCH_ITEMS_MAX).copied().collect();
+        let mut batch: Vec<JobId> = pending.changed_jobs.iter().take(BATCH_ITEMS_MAX).copied().collect();
         for id in &batch {
-            pending.touched.remove(id);
+            pending.changed_jobs.remove(id);
         }
         let mark = pending.mark;
         drop(pending);
-        if batch.is_empty() && is_asked {
+        if batch.is_empty() && is_requested {
             batch = self.aggregate.lock().expired(store.now(), BATCH_ITEMS_MAX);
         }
         (batch, mark, needs_sweep)
@@ -218,7 +218,7 @@ impl DeadLetters {
         let jobs = store.get(batch.iter().map(|id| JobRef::Id(*id)).collect()).await?;
         let mut aggregate = self.aggregate.lock();
         for (id, job) in batch.iter().zip(&jobs) {
-            aggregate.set(*id, job.as_deref().and_then(DeadLetterFacts::of), store.now());
+            aggregate.apply(*id, job.as_deref().and_then(DeadLetterFacts::of), store.now());
         }
         aggregate.forget_minutes_before(store.now());
         Ok(())
@@ -233,7 +233,7 @@ impl DeadLetters {
             let page = store.list(JobQuery { filter: filter.clone(), limit: BATCH_ITEMS_MAX, before }).await?;
             let is_full = {
                 let mut aggregate = self.aggregate.lock();
-                page.jobs.iter().for_each(|job| aggregate.set(job.id, DeadLetterFacts::of(job), store.now()));
+                page.jobs.iter().for_each(|job| aggregate.apply(job.id, DeadLetterFacts::of(job), store.now()));
                 aggregate.is_full()
             };
             before = page.next;
