@@ -19,9 +19,8 @@ SDKS ?= rust python typescript
 HAS_NODE = { command -v node && command -v npm && node -e 'const [a, b] = process.versions.node.split("."); \
 	process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; } >/dev/null
 
-.PHONY: help run setup test test-sdk check tidy fmt lint unit test-binaries unit-of-binaries docs update-docs audit \
-	test-python test-packaging update-python-lock packages packages-python packages-typescript packages-packaging \
-	test-typescript setup-typescript build-typescript programs ui test-ui screenshots scale-ui setup-ui \
+.PHONY: help run setup test test-sdk check tidy fmt lint unit docs update-docs audit test-python test-packaging update-python-lock \
+	test-typescript setup-typescript programs ui test-ui screenshots scale-ui setup-ui \
 	soak soak-model soak-kill soak-syscalls soak-corruption soak-power soak-cluster soak-webhooks test-http-postgres \
 	regenerate-fixtures
 
@@ -152,6 +151,9 @@ lint:
 
 unit:
 	cargo nextest run --workspace
+
+# The steps of `make test`.
+.PHONY: test-binaries unit-of-binaries packages packages-python packages-typescript packages-packaging build-typescript
 
 # The list of test binaries lets the runner start without cargo, which clippy may occupy.
 NEXTEST = "$(TARGET)/nextest"

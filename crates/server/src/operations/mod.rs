@@ -11,7 +11,7 @@ pub(crate) mod engine;
 mod record;
 pub(crate) mod selection;
 pub(crate) mod storage;
+mod take_back;
 #[cfg(test)]
 mod tests;
-mod undo;
 mod work;

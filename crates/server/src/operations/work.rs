@@ -20,7 +20,7 @@ use longshore_store::{JobRef, Store, StoreError};
 
 use super::selection::Selection;
 use super::storage::{self, Chunk, StoredOperation};
-use super::undo;
+use super::take_back;
 
 /// How long a server may work on an operation before another takes over.
 const LEASE: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ pub(super) async fn step(store: &dyn Store, server: WorkingServer, id: Operation
         }
         OperationStep::Undo => {
             if server.renew(store, &mut stored, now).await? {
-                undo::undo_chunk(store, stored).await?;
+                take_back::undo_chunk(store, stored).await?;
             }
         }
         OperationStep::DropChunks => drop_chunks(store, stored, now).await?,
@@ -157,7 +157,8 @@ async fn plan(
 }
 
 /// Changes the jobs of the slice, then records the result. A slice that was interrupted is
-/// repeated: jobs that it has changed already count as changed.
+/// repeated:
+/// jobs that it has changed already count as changed.
 async fn treat(store: &dyn Store, server: WorkingServer, mut stored: StoredOperation) -> Result<(), StoreError> {
     let Some(slice) = stored.operation.slice.clone() else { return Ok(()) };
     let treatment = treat_jobs(store, stored.operation.action, &slice.jobs);

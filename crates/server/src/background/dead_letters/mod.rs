@@ -33,7 +33,7 @@ use crate::state::AppState;
 /// Groups of a response.
 const GROUPS_MAX: usize = 200;
 /// Jobs that wait to be read again. With more of them, all dead letters are read again.
-const CHANGED_JOBS_MAX: usize = 100_000;
+const TOUCHED_MAX: usize = 100_000;
 /// How long a request waits for the counts to be current.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pause between two pages of a sweep: requests go first.
@@ -67,7 +67,7 @@ enum Sweep {
 /// What the feed has reported and the task has not read yet.
 #[derive(Debug)]
 struct Pending {
-    changed_jobs: HashSet<JobId>,
+    touched: HashSet<JobId>,
     sweep: Sweep,
     mark: u64,
     compared_at: Option<Duration>,
@@ -78,7 +78,7 @@ struct Pending {
 impl Default for DeadLetters {
     fn default() -> Self {
         let pending = Pending {
-            changed_jobs: HashSet::new(),
+            touched: HashSet::new(),
             sweep: Sweep::AtStart { is_done: false },
             mark: 0,
             compared_at: None,
@@ -94,8 +94,8 @@ impl Default for DeadLetters {
 }
 
 impl DeadLetters {
-    /// Records jobs that became dead letters or are none any more. `is_whole`: the feed has
-    /// reported all changes of the store since the start.
+    /// Notes jobs that became dead letters or are none any more. `is_whole`: the feed has reported
+    /// all changes of the store since the start.
     pub(crate) fn on_effects(&self, effects: &[Effect], is_whole: bool) {
         let moved = effects.iter().filter_map(|effect| match effect {
             Effect::Moved { id, step, .. } => {
@@ -111,10 +111,10 @@ impl DeadLetters {
         if is_whole && pending.sweep == (Sweep::AtStart { is_done: true }) {
             pending.sweep = Sweep::NotNeeded;
         }
-        pending.changed_jobs.extend(moved);
-        let is_batch = pending.changed_jobs.len() >= BATCH_ITEMS_MAX;
-        if pending.changed_jobs.len() > CHANGED_JOBS_MAX {
-            pending.changed_jobs.clear();
+        pending.touched.extend(moved);
+        let is_batch = pending.touched.len() >= BATCH_ITEMS_MAX;
+        if pending.touched.len() > TOUCHED_MAX {
+            pending.touched.clear();
             pending.sweep = Sweep::Missed;
         }
         drop(pending);
@@ -123,12 +123,12 @@ impl DeadLetters {
         }
     }
 
-    /// Records a job that was deleted: no event reports it.
+    /// Notes a job that was deleted: no event reports it.
     pub(crate) fn on_delete(&self, id: JobId) {
-        self.pending.lock().changed_jobs.insert(id);
+        self.pending.lock().touched.insert(id);
     }
 
-    /// Records that changes were missed. The next request makes the task read all dead letters.
+    /// Notes that changes were missed. The next request has them read.
     pub(crate) fn on_missed(&self) {
         self.pending.lock().sweep = Sweep::Missed;
     }
@@ -171,7 +171,7 @@ impl DeadLetters {
             }
             let is_last = batch.is_empty();
             if let Err(error) = self.read_again(store, &batch).await {
-                self.pending.lock().changed_jobs.extend(batch);
+                self.pending.lock().touched.extend(batch);
                 return Err(error);
             }
             if !is_last {
@@ -191,21 +191,21 @@ impl DeadLetters {
     /// letters must be read.
     fn next_batch(&self, store: &dyn Store) -> (Vec<JobId>, u64, bool) {
         let mut pending = self.pending.lock();
-        let is_requested = pending.mark > *self.counted.borrow();
+        let is_asked = pending.mark > *self.counted.borrow();
         let (needs_sweep, sweep) = match pending.sweep {
             Sweep::NotNeeded => (false, Sweep::NotNeeded),
             Sweep::AtStart { is_done: false } => (true, Sweep::AtStart { is_done: true }),
-            Sweep::AtStart { is_done: true } | Sweep::Missed if is_requested => (true, Sweep::NotNeeded),
+            Sweep::AtStart { is_done: true } | Sweep::Missed if is_asked => (true, Sweep::NotNeeded),
             sweep @ (Sweep::AtStart { is_done: true } | Sweep::Missed) => (false, sweep),
         };
         pending.sweep = sweep;
-        let mut batch: Vec<JobId> = pending.changed_jobs.iter().take(BATCH_ITEMS_MAX).copied().collect();
+        let mut batch: Vec<JobId> = pending.touched.iter().take(BATCH_ITEMS_MAX).copied().collect();
         for id in &batch {
-            pending.changed_jobs.remove(id);
+            pending.touched.remove(id);
         }
         let mark = pending.mark;
         drop(pending);
-        if batch.is_empty() && is_requested {
+        if batch.is_empty() && is_asked {
             batch = self.aggregate.lock().expired(store.now(), BATCH_ITEMS_MAX);
         }
         (batch, mark, needs_sweep)
