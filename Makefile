@@ -59,8 +59,20 @@ setup: ## installs the tools and packages that the tests need
 			|| echo "setup: cannot install $${missing[*]} (install them by hand; for PostgreSQL 14 or later elsewhere set LONGSHORE_PG_BIN to its bin directory)"; \
 	fi
 
-# The dashboard comes before the compiler: the server with it in it is compiled once.
-test: setup setup-typescript fmt tidy ui lint unit docs test-python test-typescript test-sdk test-ui test-packaging ## runs all tests and checks
+# Steps of one line run side by side: tests wait more than they compute. Each step prints its output
+# when it has ended, and one that fails fails the whole. Clippy and rustdoc get what the tests leave of
+# the processors. The dashboard comes before the compiler: the server with it in it is compiled once.
+STEPS = $(MAKE) --no-print-directory
+SIDE_BY_SIDE = $(STEPS) --jobs=4 --output-sync=recurse IDLE='nice -n 19'
+
+test: ## runs all tests and checks
+	@$(STEPS) --jobs=1 setup setup-typescript setup-ui fmt tidy ui
+	@echo "test: building all tests, installing packages (from nothing about ten minutes)"
+	@$(SIDE_BY_SIDE) test-binaries packages
+	@echo "test: running the tests in Rust, and clippy (some minutes)"
+	@$(SIDE_BY_SIDE) unit-of-binaries lint
+	@echo "test: running the tests of the dashboard, the SDKs and packaging, and rustdoc (some minutes)"
+	@$(SIDE_BY_SIDE) --old-file=programs docs test-ui test-typescript test-python test-sdk test-packaging
 	@echo "all tests and checks passed"
 
 # Node.js 20.19 or later: an older one, or none, is replaced by the package of the system.
@@ -74,12 +86,21 @@ setup-typescript:
 TYPESCRIPT := clients/typescript
 LONGSHORE_DEBUG = $${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/longshore
 
-test-typescript: setup-typescript programs ## builds and tests the TypeScript package against the real server
-	cd $(TYPESCRIPT) && npm ci --silent --no-audit --no-fund
-	cd $(TYPESCRIPT) && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm --silent test
+# Packages are installed again if the lock file has changed.
+packages-typescript: setup-typescript
+	@cd $(TYPESCRIPT); \
+	if ! cmp -s package-lock.json node_modules/.installed-lock.json; then \
+		npm ci --silent --no-audit --no-fund; \
+		cp package-lock.json node_modules/.installed-lock.json; \
+	fi
 
-# The conformance program of TypeScript is compiled by its tests.
-test-sdk: test-typescript ## checks the workers of the SDKs against the server; SDKS="rust python" selects some
+build-typescript: packages-typescript
+	@cd $(TYPESCRIPT) && npm run --silent build && npm run --silent build:test
+
+test-typescript: build-typescript programs ## builds and tests the TypeScript package against the real server
+	cd $(TYPESCRIPT) && LONGSHORE_BIN="$${LONGSHORE_BIN:-$(LONGSHORE_DEBUG)}" npm run --silent test:built
+
+test-sdk: build-typescript programs ## checks the workers of the SDKs against the server; SDKS="rust python" selects some
 	$(PYTHON) sdk-conformance/run.py $(SDKS)
 
 # The same command as that of the test runner: after `unit` nothing is left to compile. A build of
@@ -131,15 +152,33 @@ fmt:
 	cargo fmt --all --check
 
 lint:
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(IDLE) cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 unit:
 	cargo nextest run --workspace
 
-# The virtual environment is made again if the pinned packages have changed.
-test-python: programs ## checks and tests the Python package against the real server
-	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
-	environment="$$target/python"; \
+# The steps of `make test`.
+.PHONY: test-binaries unit-of-binaries packages packages-python packages-typescript packages-packaging build-typescript
+
+# The list of test binaries lets the runner start without cargo, which clippy may occupy.
+NEXTEST = "$(TARGET)/nextest"
+test-binaries:
+	@mkdir -p $(NEXTEST); \
+	cargo nextest list --workspace --cargo-quiet --list-type binaries-only --message-format json >$(NEXTEST)/binaries.json; \
+	cargo metadata --locked --format-version 1 >$(NEXTEST)/metadata.json
+
+# Tests wait for disks, timers and processes: three for two processors.
+unit-of-binaries:
+	@cargo nextest run --binaries-metadata $(NEXTEST)/binaries.json --cargo-metadata $(NEXTEST)/metadata.json \
+		--test-threads $$(( ($$(nproc) * 3 + 1) / 2 ))
+
+# The virtual environments are made again if the pinned packages have changed.
+packages: packages-typescript packages-python packages-packaging
+
+TARGET = $$(realpath -m "$${CARGO_TARGET_DIR:-target}")
+
+packages-python:
+	@environment="$(TARGET)/python"; \
 	if ! cmp -s clients/python/requirements-dev.txt "$$environment/requirements-dev.txt"; then \
 		echo "test-python: installing the tools into $$environment"; \
 		rm -rf "$$environment"; \
@@ -147,25 +186,30 @@ test-python: programs ## checks and tests the Python package against the real se
 		"$$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r clients/python/requirements-dev.txt; \
 		"$$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e clients/python; \
 		cp clients/python/requirements-dev.txt "$$environment/"; \
-	fi; \
+	fi
+
+test-python: packages-python programs ## checks and tests the Python package against the real server
+	@target="$(TARGET)"; \
+	environment="$$target/python"; \
 	cd clients/python; \
 	"$$environment/bin/ruff" format --check --quiet . ../../examples/python; \
 	"$$environment/bin/ruff" check --quiet . ../../examples/python; \
 	"$$environment/bin/mypy" --no-error-summary; \
 	LONGSHORE_BIN="$$target/debug/longshore" "$$environment/bin/python" -m pytest
 
-# Tools that are missing (promtool, shellcheck, systemd-analyze, helm or Go) skip their checks, with a line.
-test-packaging: programs ## checks packaging/, ops/ and the workflows, and runs the steps of the image
-	@target="$$(realpath -m "$${CARGO_TARGET_DIR:-target}")"; \
-	environment="$$target/packaging"; \
+packages-packaging:
+	@environment="$(TARGET)/packaging"; \
 	if ! cmp -s packaging/requirements.txt "$$environment/requirements.txt"; then \
 		echo "test-packaging: installing the tools into $$environment"; \
 		rm -rf "$$environment"; \
 		$(PYTHON) -m venv "$$environment"; \
 		"$$environment/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r packaging/requirements.txt; \
 		cp packaging/requirements.txt "$$environment/"; \
-	fi; \
-	LONGSHORE_BIN="$${LONGSHORE_BIN:-$$target/debug/longshore}" "$$environment/bin/python" -B packaging/check.py
+	fi
+
+# Tools that are missing (promtool, shellcheck, systemd-analyze, helm or Go) skip their checks, with a line.
+test-packaging: packages-packaging programs ## checks packaging/, ops/ and the workflows, and runs the steps of the image
+	@LONGSHORE_BIN="$${LONGSHORE_BIN:-$(TARGET)/debug/longshore}" "$(TARGET)/packaging/bin/python" -B packaging/check.py
 
 # schemathesis needs Python 3.11 or later. STORE=postgres://… selects an empty database.
 fuzz-openapi: programs ## compares the server with its OpenAPI description: generated requests from SEEDS (5) seeds
@@ -190,8 +234,8 @@ update-python-lock: ## resolves the development packages of the Python package a
 		--no-emit-index-url --no-header --no-annotate requirements-dev.in -o requirements-dev.txt
 
 docs:
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
-	cargo test --workspace --doc --quiet
+	RUSTDOCFLAGS="-D warnings" $(IDLE) cargo doc --workspace --no-deps --quiet
+	$(IDLE) cargo test --workspace --doc --quiet
 
 update-docs: ## regenerates docs/requirements.md, errors.md, settings.md and configuration.md
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability --test reference_pages

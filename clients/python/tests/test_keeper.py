@@ -221,6 +221,16 @@ def test_outage_loses_the_lease_before_the_server_ends_it(virtual: KeeperInVirtu
     assert (held.is_lost, held.cancellation.reason) == (True, CancelReason.LEASE_LOST)
 
 
+def test_lease_is_lost_in_time_between_two_tries(virtual: KeeperInVirtualTime, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tries at 10.0, 11.7, ..., 28.7 and 30.4 seconds.
+    monkeypatch.setattr(virtual.keeper._backoff, "next_delay", lambda *_: 1.7)
+    [held] = virtual.hold()
+    virtual.server.is_down = True
+    virtual.advance(29.1)
+    assert round(virtual.server.calls[-1][0], 2) == 28.7
+    assert (held.is_lost, held.cancellation.reason) == (True, CancelReason.LEASE_LOST)
+
+
 def test_short_outage_loses_nothing(virtual: KeeperInVirtualTime) -> None:
     [held] = virtual.hold()
     virtual.server.is_down = True

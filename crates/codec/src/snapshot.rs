@@ -1,8 +1,7 @@
 //! The encoding of a job that is read without the dictionary of its store, and without the store.
 //!
 //! A snapshot is the sequence number (8 bytes, big endian) and a record whose queue, type and
-//! policy
-//! are written out. It has no attempts and no history.
+//! policy are written out. It has no attempts and no history.
 
 use longshore_core::history::History;
 use longshore_core::id::Seq;

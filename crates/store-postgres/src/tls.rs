@@ -125,7 +125,7 @@ impl TlsParameters {
             (Some(certificate), Some(key)) => {
                 let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
                 let (chain, key) = files.read()?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| files.refused(&error))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| files.invalid_contents(&error))?
             }
             (None, None) => builder.with_no_client_auth(),
             (Some(path), None) | (None, Some(path)) => {

@@ -27,7 +27,7 @@ impl ClientTls {
             None => Ok(builder.with_no_client_auth()),
             Some(files) => {
                 let (chain, key) = files.read()?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| files.refused(&error))
+                builder.with_client_auth_cert(chain, key).map_err(|error| files.invalid_contents(&error))
             }
         }
     }

@@ -67,7 +67,7 @@ impl CertificateFiles {
     }
 
     /// Names the files in an error of rustls about their contents.
-    pub fn refused(&self, error: &rustls::Error) -> TlsError {
+    pub fn invalid_contents(&self, error: &rustls::Error) -> TlsError {
         if let rustls::Error::InconsistentKeys(_) = error {
             let certificate = self.certificate.display();
             return TlsError::invalid(&self.key, format!("this is not the key of the certificate in {certificate}"));

@@ -113,7 +113,7 @@ impl ServerTlsFiles {
             None => builder.with_no_client_auth(),
             Some(path) => builder.with_client_cert_verifier(client_verifier(path)?),
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| self.own.refused(&error))?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| self.own.invalid_contents(&error))?;
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         Ok(config)
     }

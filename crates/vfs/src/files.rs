@@ -13,13 +13,13 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 /// Sees every change of a store's files, for a simulated power cut.
 pub trait DiskObserver: Debug + Send + Sync {
     /// Bytes were written. They may be lost until a sync that starts later.
-    fn wrote(&self, file: &Path, offset: u64, bytes: &[u8]);
-    fn truncated(&self, file: &Path, bytes: u64);
-    fn deleted(&self, file: &Path);
-    /// A sync starts. Returns a mark for [`DiskObserver::synced`].
-    fn sync_started(&self, file: &Path) -> u64;
+    fn on_write(&self, file: &Path, offset: u64, bytes: &[u8]);
+    fn on_truncate(&self, file: &Path, bytes: u64);
+    fn on_delete(&self, file: &Path);
+    /// A sync starts. Returns a mark for [`DiskObserver::on_sync_end`].
+    fn on_sync_start(&self, file: &Path) -> u64;
     /// The changes from before the mark are durable.
-    fn synced(&self, file: &Path, mark: u64);
+    fn on_sync_end(&self, file: &Path, mark: u64);
 }
 
 /// Files of one store. The shim finds it by the path of the database.
@@ -90,17 +90,17 @@ impl StoreFiles {
     pub fn write_at(&self, path: &Path, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)?;
         if let Some(observer) = self.observer() {
-            observer.wrote(path, offset, bytes);
+            observer.on_write(path, offset, bytes);
         }
         Ok(())
     }
 
     /// Syncs the data of a file: the database, its WAL or a file beside them.
     pub fn sync(&self, path: &Path, file: &File) -> io::Result<()> {
-        let mark = self.observer().map(|observer| observer.sync_started(path));
+        let mark = self.observer().map(|observer| observer.on_sync_start(path));
         file.sync_data()?;
         if let (Some(observer), Some(mark)) = (self.observer(), mark) {
-            observer.synced(path, mark);
+            observer.on_sync_end(path, mark);
         }
         Ok(())
     }

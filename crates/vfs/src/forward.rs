@@ -29,6 +29,31 @@ pub(crate) struct FileState {
     pub(crate) wal: WalBuffer,
 }
 
+impl FileState {
+    /// Truncates the system's file, and reports it to the observer.
+    pub(crate) fn truncate(&self, system: SystemFile, bytes: sqlite3_int64) -> c_int {
+        let result = system.truncate(bytes);
+        if result == SQLITE_OK
+            && let Some(observer) = self.files.observer()
+        {
+            observer.on_truncate(&self.path, bytes.cast_unsigned());
+        }
+        result
+    }
+
+    /// Syncs the system's file, and reports it to the observer.
+    pub(crate) fn sync(&self, system: SystemFile, flags: c_int) -> c_int {
+        let mark = self.files.observer().map(|observer| observer.on_sync_start(&self.path));
+        let result = system.sync(flags);
+        if result == SQLITE_OK
+            && let (Some(observer), Some(mark)) = (self.files.observer(), mark)
+        {
+            observer.on_sync_end(&self.path, mark);
+        }
+        result
+    }
+}
+
 /// The system's file object, with its methods.
 #[derive(Clone, Copy)]
 pub(crate) struct SystemFile {

@@ -48,7 +48,7 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: 
     if written == SQLITE_OK
         && let Some(observer) = state.files.observer()
     {
-        observer.wrote(&state.path, offset.cast_unsigned(), bytes);
+        observer.on_write(&state.path, offset.cast_unsigned(), bytes);
     }
     written
 }
@@ -58,13 +58,7 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: 
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, bytes: sqlite3_int64) -> c_int {
     // SAFETY: SQLite passes a file that `install` has made.
     let (state, system) = unsafe { parts(file) };
-    let truncated = system.truncate(bytes);
-    if truncated == SQLITE_OK
-        && let Some(observer) = state.files.observer()
-    {
-        observer.truncated(&state.path, bytes.cast_unsigned());
-    }
-    truncated
+    state.truncate(system, bytes)
 }
 
 /// # Safety
@@ -72,12 +66,5 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, bytes: sqlite3_int64) -> 
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite passes a file that `install` has made.
     let (state, system) = unsafe { parts(file) };
-    let mark = state.files.observer().map(|observer| observer.sync_started(&state.path));
-    let synced = system.sync(flags);
-    if synced == SQLITE_OK
-        && let (Some(observer), Some(mark)) = (state.files.observer(), mark)
-    {
-        observer.synced(&state.path, mark);
-    }
-    synced
+    state.sync(system, flags)
 }

@@ -172,7 +172,7 @@ unsafe extern "C" fn delete(_shim: *mut sqlite3_vfs, name: *const c_char, sync_d
         && let Some((path, files)) = path.and_then(|path| Some((path, StoreFiles::find(path)?)))
         && let Some(observer) = files.observer()
     {
-        observer.deleted(path);
+        observer.on_delete(path);
     }
     deleted
 }
@@ -219,7 +219,7 @@ mod tests {
     struct Calls(Mutex<Vec<String>>);
 
     impl Calls {
-        fn note(&self, file: &Path, what: &str) {
+        fn record(&self, file: &Path, what: &str) {
             if file.to_str().is_some_and(|name| name.ends_with("-wal")) {
                 self.0.lock().unwrap().push(what.to_owned());
             }
@@ -231,20 +231,20 @@ mod tests {
     }
 
     impl DiskObserver for Calls {
-        fn wrote(&self, file: &Path, offset: u64, bytes: &[u8]) {
-            self.note(file, &format!("write {} at {offset}", bytes.len()));
+        fn on_write(&self, file: &Path, offset: u64, bytes: &[u8]) {
+            self.record(file, &format!("write {} at {offset}", bytes.len()));
         }
-        fn truncated(&self, file: &Path, bytes: u64) {
-            self.note(file, &format!("truncate {bytes}"));
+        fn on_truncate(&self, file: &Path, bytes: u64) {
+            self.record(file, &format!("truncate {bytes}"));
         }
-        fn deleted(&self, file: &Path) {
-            self.note(file, "delete");
+        fn on_delete(&self, file: &Path) {
+            self.record(file, "delete");
         }
-        fn sync_started(&self, _file: &Path) -> u64 {
+        fn on_sync_start(&self, _file: &Path) -> u64 {
             0
         }
-        fn synced(&self, file: &Path, _mark: u64) {
-            self.note(file, "sync");
+        fn on_sync_end(&self, file: &Path, _mark: u64) {
+            self.record(file, "sync");
         }
     }
 

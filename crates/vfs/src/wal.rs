@@ -69,7 +69,7 @@ impl FileState {
         if written == SQLITE_OK
             && let Some(observer) = files.observer()
         {
-            observer.wrote(path, wal.start.cast_unsigned(), &wal.bytes);
+            observer.on_write(path, wal.start.cast_unsigned(), &wal.bytes);
         }
         wal.bytes.clear();
         written
@@ -111,7 +111,7 @@ impl WalBuffer {
             SQLITE_OK => {
                 self.allocated = Some(target);
                 if let Some(observer) = files.observer() {
-                    observer.wrote(path, end.cast_unsigned(), &zeroes);
+                    observer.on_write(path, end.cast_unsigned(), &zeroes);
                 }
                 SQLITE_OK
             }
@@ -175,13 +175,7 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, bytes: sqlite3_int64) -> 
         return flushed;
     }
     state.wal.allocated = None;
-    let truncated = system.truncate(bytes);
-    if truncated == SQLITE_OK
-        && let Some(observer) = state.files.observer()
-    {
-        observer.truncated(&state.path, bytes.cast_unsigned());
-    }
-    truncated
+    state.truncate(system, bytes)
 }
 
 /// # Safety
@@ -195,15 +189,11 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     if flushed != SQLITE_OK || (may_defer && state.files.is_sync_deferred()) {
         return flushed;
     }
-    let mark = state.files.observer().map(|observer| observer.sync_started(&state.path));
-    let synced = system.sync(flags);
-    if synced == SQLITE_OK {
+    let result = state.sync(system, flags);
+    if result == SQLITE_OK {
         state.wal.has_new_header &= !has_frames;
-        if let (Some(observer), Some(mark)) = (state.files.observer(), mark) {
-            observer.synced(&state.path, mark);
-        }
     }
-    synced
+    result
 }
 
 /// # Safety

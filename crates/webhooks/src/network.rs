@@ -102,8 +102,7 @@ pub const SPECIAL_V4: [Cidr; 15] = [
 const GLOBAL_V6: Cidr = Cidr::v6(0x2000, 0, 0, 3);
 
 /// Networks inside 2000::/3 that are not globally routable. Everything outside of it, such as
-/// `::1`,
-/// `fc00::/7`, `fe80::/10` and `ff00::/8`, is not either.
+/// `::1`, `fc00::/7`, `fe80::/10` and `ff00::/8`, is not either.
 pub const SPECIAL_V6: [Cidr; 4] = [
     Cidr::v6(0x2001, 0, 0, 23),     // protocol assignments: Teredo, benchmarks, ORCHID
     Cidr::v6(0x2001, 0xdb8, 0, 32), // documentation

@@ -6,7 +6,7 @@ use longshore_api::enums::WorkerDirective;
 use super::age::age_between;
 use crate::context::Context;
 use crate::terminal::error::CliError;
-use crate::terminal::table::{CellValue, TextTable};
+use crate::terminal::table::{CellValue, TextTable, join_names};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkersCommand {
@@ -89,8 +89,8 @@ fn list(context: &Context) -> Result<(), CliError> {
             CellValue::number(worker.waiting),
             format!("{} ago", age_between(worker.last_seen_at, info.now)).into(),
             worker.version.as_deref().unwrap_or_default().into(),
-            worker.queues.join(", ").into(),
-            worker.types.join(", ").into(),
+            join_names(&worker.queues).into(),
+            join_names(&worker.types).into(),
         ]);
     }
     context.output.table(&table)

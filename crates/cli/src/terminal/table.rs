@@ -6,6 +6,24 @@ use longshore_api::enums::State;
 use super::escape::escape_line;
 use super::output::Output;
 
+/// Characters of the names in a cell, unless the first name is longer.
+const NAMES_LENGTH: usize = 60;
+
+/// Joins the names that fit into a cell, and counts the others. A worker may claim from 1,000
+/// queues.
+pub(crate) fn join_names(names: &[String]) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        if index > 0 && text.chars().count() + separator.len() + name.chars().count() > NAMES_LENGTH {
+            return format!("{text} and {} more", names.len() - index);
+        }
+        text.push_str(separator);
+        text.push_str(name);
+    }
+    text
+}
+
 /// One cell of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum CellValue {
@@ -125,6 +143,17 @@ fn shade(state: State) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn joined_names_are_bounded() {
+        let names = |names: &[&str]| join_names(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        assert_eq!(names(&[]), "");
+        assert_eq!(names(&["mail", "reports"]), "mail, reports");
+        let long = "x".repeat(100);
+        assert_eq!(names(&[&long]), long);
+        assert_eq!(names(&["mail", &long, "reports"]), "mail and 2 more");
+        assert!(names(&["queue-of-twenty-chars"; 1_000]).ends_with(" and 998 more"));
+    }
 
     #[test]
     fn columns_are_aligned_and_cells_are_escaped() {

@@ -143,8 +143,7 @@ impl JobContext {
     }
 
     /// Returns the last checkpoint, of this attempt or of an earlier one. One of another form
-    /// counts
-    /// as none.
+    /// counts as none.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.active.checkpoint.lock().as_ref()?.get()).ok()
     }

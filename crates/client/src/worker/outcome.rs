@@ -119,7 +119,7 @@ impl HandlerError {
 
     /// Sets the code of the failure, for programs. At most 256 characters are kept.
     pub fn with_code(self, code: impl Into<String>) -> Self {
-        self.change(|error| error.code = Some(cut(code.into())))
+        self.change(|error| error.code = Some(truncate_code(code.into())))
     }
 
     /// Ends the job without another retry, for any category.
@@ -143,7 +143,7 @@ impl HandlerError {
     }
 
     /// Applies the function of the worker to the error that `?` has converted.
-    fn classified(self, classify: Option<&ClassifyFunction>) -> Self {
+    fn classify_with(self, classify: Option<&ClassifyFunction>) -> Self {
         let found = match (classify, &self.source) {
             (Some(classify), Some(source)) => classify(source.as_ref()),
             (None, _) | (_, None) => None,
@@ -170,7 +170,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
 /// Most characters of a code. A longer one would be refused, and with it the whole outcome.
 const CODE_CHARS_MAX: usize = 256;
 
-fn cut(code: String) -> String {
+fn truncate_code(code: String) -> String {
     match code.char_indices().nth(CODE_CHARS_MAX) {
         Some((end, _)) => code.get(..end).unwrap_or_default().to_owned(),
         None => code,
@@ -178,7 +178,7 @@ fn cut(code: String) -> String {
 }
 
 pub(super) fn reported(category: ReportedCategory, code: Option<String>, message: String) -> ReportedError {
-    let code = code.map(cut);
+    let code = code.map(truncate_code);
     ReportedError { category, message: Some(message), code, cause: None, retry_after: None, unrecoverable: None }
 }
 
@@ -222,7 +222,7 @@ impl<T: Serialize, E: Into<HandlerError>> IntoOutcome for Result<T, E> {
             Ok(value) => value,
             Err(error) => {
                 let error: HandlerError = error.into();
-                return error.classified(classifier.0).into_outcome();
+                return error.classify_with(classifier.0).into_outcome();
             }
         };
         match to_raw_value(&value) {

@@ -1,10 +1,8 @@
 //! Durable operations: one action on all jobs that match a filter, in slices.
 //!
 //! An [`OperationProgress`] is the progress of one: a value that a store keeps. A server that works
-//! on it asks
-//! [`OperationProgress::next_step`], does that step, and records the result. The order is fixed:
-//! count,
-//! treat slice by slice from the newest job to the oldest, watch the canary, rest.
+//! on it asks [`OperationProgress::next_step`], does that step, and records the result. The order
+//! is fixed: count, treat slice by slice from the newest job to the oldest, watch the canary, rest.
 //!
 //! A slice is recorded before its jobs are changed, and its result after. Between the two the
 //! [`planned`] jobs say which of them the operation has changed already, so that a slice that is

@@ -76,8 +76,7 @@ impl VirtualTime {
     }
 
     /// Processes everything that is due at this instant: jobs, then schedules, then operations,
-    /// then
-    /// the jobs that these have made due. Returns the next deadline.
+    /// then the jobs that these have made due. Returns the next deadline.
     async fn process_instant(&self) -> Result<Option<Timestamp>, StoreError> {
         loop {
             let next = self.tick_until_idle().await?;

@@ -1,7 +1,7 @@
 //! Which operations are due, and the task that works on them in real time.
 //!
-//! Several servers may look at an operation. The first that writes its record holds it for some
-//! seconds, and renews that with every slice. Another server takes over when the time is up.
+//! Several servers may read an operation. The first that writes its record holds it for some
+//! seconds, and renews the hold with every slice. Another server takes over when the hold expires.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::work::{self, NextStep, WorkingServer};
 use crate::background::dead_letters::DeadLetters;
 use crate::state::AppState;
 
-/// How often the version of the operations is read, and how often canary jobs are looked at.
+/// How often the version of the operations is read, and how often canary jobs are checked.
 const POLL_INTERVAL: Wait = Wait::from_millis(500);
 /// Pause after an error of the store.
 const PAUSE_AFTER_FAILURE: Wait = Wait::from_secs(1);
@@ -144,7 +144,7 @@ impl OperationEngine {
         let held: Vec<OperationId> = self.state.lock().next.keys().copied().collect();
         for id in held {
             if let Err(error) = work::release(store, self.server, id).await {
-                tracing::debug!(%error, "an operation was not given up; another server waits some seconds");
+                tracing::debug!(%error, "cannot release an operation: another server continues it when the hold expires");
                 return;
             }
         }
@@ -169,7 +169,7 @@ pub(crate) async fn run(app: AppState) {
                 until_due.map_or(POLL_INTERVAL, |millis| Wait::from_millis(millis).min(POLL_INTERVAL))
             }
             Err(error) => {
-                tracing::warn!(%error, "operations were not processed; retrying");
+                tracing::warn!(%error, "cannot process operations: retrying");
                 app.on_store_error(&error);
                 PAUSE_AFTER_FAILURE
             }

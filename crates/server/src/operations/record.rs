@@ -187,8 +187,11 @@ pub(super) fn encode(stored: &StoredOperation) -> Vec<u8> {
 pub(super) fn decode(id: OperationId, bytes: &[u8], revision: u64) -> Result<StoredOperation, InvalidOperation> {
     let form: OperationForm = from_bytes(bytes)?;
     let slice = form.slice.map(|slice| {
-        let jobs =
-            slice.jobs.into_iter().map(|job| Ok(treated(job)?.planned)).collect::<Result<_, InvalidOperation>>()?;
+        let jobs = slice
+            .jobs
+            .into_iter()
+            .map(|job| Ok(to_treated_job(job)?.planned))
+            .collect::<Result<_, InvalidOperation>>()?;
         Ok(PlannedSlice { jobs, planned_at: instant(slice.at), before: Seq(slice.before), is_last: slice.last })
     });
     let (first, next, first_at, last_at) = form.chunks;
@@ -228,7 +231,7 @@ pub(super) fn encode_chunk(chunk: &Chunk) -> Vec<u8> {
 
 pub(super) fn decode_chunk(bytes: &[u8]) -> Result<Chunk, InvalidOperation> {
     let form: ChunkForm = from_bytes(bytes)?;
-    let jobs = form.jobs.into_iter().map(treated).collect::<Result<_, _>>()?;
+    let jobs = form.jobs.into_iter().map(to_treated_job).collect::<Result<_, _>>()?;
     Ok(Chunk { treated_at: instant(form.at), jobs })
 }
 
@@ -249,7 +252,7 @@ fn job_form(job: &PlannedJob, clone: Option<JobId>) -> JobForm {
     }
 }
 
-fn treated(form: JobForm) -> Result<TreatedJob, InvalidOperation> {
+fn to_treated_job(form: JobForm) -> Result<TreatedJob, InvalidOperation> {
     let lease_version = LeaseVersion(form.lease);
     let ended = form.ended.map(|([starts, failures, retries_scheduled, requeues, reclaims], error)| {
         let counters = Counters { starts, failures, retries_scheduled, requeues, reclaims };

@@ -135,9 +135,8 @@ impl Selection {
         Ok(selected)
     }
 
-    /// Counts matching jobs in at most so many pages. Returns where the count goes on; `None`: it
-    /// is
-    /// complete.
+    /// Counts matching jobs in at most so many pages. Returns where the count continues; `None`: it
+    /// is complete.
     pub(crate) async fn count(
         &self,
         store: &dyn Store,

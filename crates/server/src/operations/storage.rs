@@ -64,7 +64,7 @@ fn id_of(key: &[u8]) -> Option<OperationId> {
     key.get(1..).and_then(|bytes| bytes.try_into().ok()).map(OperationId::from_bytes)
 }
 
-fn stored(record: &SystemRecord) -> Result<StoredOperation, StoreError> {
+fn decode_record(record: &SystemRecord) -> Result<StoredOperation, StoreError> {
     let id = id_of(&record.key).ok_or(InvalidOperation).map_err(corrupt)?;
     decode(id, &record.value, record.revision).map_err(corrupt)
 }
@@ -72,7 +72,7 @@ fn stored(record: &SystemRecord) -> Result<StoredOperation, StoreError> {
 /// Reads an operation; `None` if there is none.
 pub(crate) async fn read(store: &dyn Store, id: OperationId) -> Result<Option<StoredOperation>, StoreError> {
     let found = store.system_records(SystemQuery::one(SystemKind::Operation, key(RECORD, id))).await?;
-    found.first().map(stored).transpose()
+    found.first().map(decode_record).transpose()
 }
 
 /// Lists operations, newest first, before one.
@@ -85,7 +85,7 @@ pub(crate) async fn list(
     if let Some(before) = before {
         query.end = Some(key(RECORD, before));
     }
-    store.system_records(query).await?.iter().map(stored).collect()
+    store.system_records(query).await?.iter().map(decode_record).collect()
 }
 
 /// Returns the operations with work to do, now or later.
@@ -106,7 +106,7 @@ pub(crate) async fn create(store: &dyn Store, new: &StoredOperation) -> Result<(
     let mut old = SystemQuery::prefix(SystemKind::Operation, [RECORD], PRUNED_MAX);
     old.end = Some([&[RECORD], OperationId::floor(cutoff).as_slice()].concat());
     for record in store.system_records(old).await? {
-        if stored(&record).is_ok_and(|old| old.operation.is_settled()) {
+        if decode_record(&record).is_ok_and(|old| old.operation.is_settled()) {
             changes.push(SystemChange::delete(SystemKind::Operation, record.key, Expected::Any));
         }
     }

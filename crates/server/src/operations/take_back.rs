@@ -1,4 +1,4 @@
-//! The undo of an operation: takes the jobs of its slices back, the last slice first.
+//! The undo of an operation: reverses the change of its jobs, the last slice first.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use longshore_store::{Store, StoreError};
 use super::storage::{self, StoredOperation};
 use super::work::{CONCURRENCY, jobs};
 
-/// Takes the jobs of the last chunk back, then records how many.
+/// Reverses the changes of the last chunk, then records how many.
 pub(super) async fn undo_chunk(store: &dyn Store, mut stored: StoredOperation) -> Result<(), StoreError> {
     let (action, chunks) = (stored.operation.action, stored.operation.chunks);
     let Some(UndoProgress { at, state: UndoState::Running, .. }) = stored.operation.undo else { return Ok(()) };
     let number = chunks.next.saturating_sub(1);
     let treated = storage::chunk(store, stored.id, number).await?.map_or_else(Vec::new, |chunk| chunk.jobs);
-    let undone = take_back_all(store, action, &treated, at).await?;
+    let undone = undo_jobs(store, action, &treated, at).await?;
     let kept = treated.len() as u64 - undone;
     loop {
         stored.operation.record_undo(undone, kept, store.now());
@@ -34,8 +34,8 @@ pub(super) async fn undo_chunk(store: &dyn Store, mut stored: StoredOperation) -
     }
 }
 
-/// Returns how many jobs were taken back.
-async fn take_back_all(
+/// Returns how many jobs were reversed.
+async fn undo_jobs(
     store: &dyn Store,
     action: OperationAction,
     treated: &[TreatedJob],
@@ -46,15 +46,15 @@ async fn take_back_all(
         OperationAction::Cancel | OperationAction::Delete | OperationAction::RunNow => job.planned.id,
     };
     let present = jobs(store, treated.iter().map(running)).await?;
-    let take_back = |job: &TreatedJob| {
+    let undo = |job: &TreatedJob| {
         let step = undo_step(action, job, present.get(&running(job)).map(|job: &Arc<Job>| &**job), undo_at);
-        take_back_one(store, step)
+        undo_job(store, step)
     };
-    let results: Vec<_> = stream::iter(treated.iter().map(take_back)).buffered(CONCURRENCY).collect().await;
+    let results: Vec<_> = stream::iter(treated.iter().map(undo)).buffered(CONCURRENCY).collect().await;
     results.into_iter().try_fold(0, |undone, is_undone| Ok(undone + u64::from(is_undone?)))
 }
 
-async fn take_back_one(store: &dyn Store, step: UndoStep) -> Result<bool, StoreError> {
+async fn undo_job(store: &dyn Store, step: UndoStep) -> Result<bool, StoreError> {
     let command = match step {
         UndoStep::Requeue(id, how) => AdminCommand::Requeue { id, how },
         UndoStep::Reversal(id, how) => AdminCommand::TakeBack { id, how: Box::new(how) },

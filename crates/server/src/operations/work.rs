@@ -302,13 +302,13 @@ async fn drop_chunks(store: &dyn Store, mut stored: StoredOperation, now: Timest
         }
     }
     let first = chunks.first + dropped.len() as u64;
-    // The next chunk was not read: it is looked at by the next step.
+    // The next chunk was not read: the next step reads it.
     let next_at = next_at.or_else(|| (first < chunks.next).then_some(chunks.first_at));
     stored.operation.record_dropped(first, next_at);
     storage::write(store, &mut stored, dropped, false).await.map(drop)
 }
 
-/// Gives an operation up, so that another server can go on at once.
+/// Releases the hold on an operation, so that another server can continue at once.
 pub(super) async fn release(store: &dyn Store, server: WorkingServer, id: OperationId) -> Result<(), StoreError> {
     let Some(mut stored) = storage::read(store, id).await? else { return Ok(()) };
     if stored.holder.is_some_and(|(holder, _)| holder == server.number) && !stored.operation.is_settled() {

@@ -7,7 +7,9 @@
 //!
 //! JSON values of users (payload, result, progress, checkpoint) are kept byte for byte.
 
-use std::collections::HashSet;
+mod depth;
+mod duplicate_fields;
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -15,16 +17,16 @@ use longshore_api::ErrorCode;
 use longshore_api::enums::{PRIORITIES, Priority};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use self::depth::count_brackets;
+pub(crate) use self::depth::depth;
+use self::duplicate_fields::find_duplicate_field;
 use super::nearest::suggestion;
 use super::problem::ItemError;
 
 /// Nesting depth of a body.
 pub(crate) const DEPTH_MAX: usize = 64;
-
-/// Fields with JSON values of users.
-const OPAQUE: [&str; 4] = ["payload", "result", "progress", "checkpoint"];
 
 /// Characters of a name that an error repeats.
 const NAME_CHARS_MAX: usize = 100;
@@ -33,7 +35,7 @@ const NAME_CHARS_MAX: usize = 100;
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, ItemError> {
     let text = std::str::from_utf8(bytes).map_err(|_| bad("the body is not UTF-8"))?;
     // A text cannot be deeper than it has brackets. Most texts have few.
-    if brackets(bytes) > DEPTH_MAX && depth(bytes) > DEPTH_MAX {
+    if count_brackets(bytes) > DEPTH_MAX && depth(bytes) > DEPTH_MAX {
         return Err(bad(format!("the body nests deeper than {DEPTH_MAX} levels")));
     }
     Ok(text)
@@ -69,7 +71,7 @@ fn diagnose<'a, T: Deserialize<'a>>(text: &'a str) -> ItemError {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         return bad(not_json(&error));
     }
-    if let Some(name) = repeated_field(text) {
+    if let Some(name) = find_duplicate_field(text) {
         return bad(format!("\"{}\" is given twice", truncated_name(&name)));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -159,61 +161,6 @@ fn describe_type(expected: &str) -> &str {
     }
 }
 
-/// Counts the opening brackets of a text, those in strings included.
-fn brackets(bytes: &[u8]) -> usize {
-    // Short blocks, so that a byte holds the count of one: the compiler vectorizes this.
-    let count = |block: &[u8]| block.iter().fold(0_u8, |sum, byte| sum.wrapping_add(u8::from(byte | 0x20 == b'{')));
-    bytes.chunks(128).map(|block| usize::from(count(block))).sum()
-}
-
-/// Returns the nesting depth of a text, which need not be JSON. Ignores brackets in strings.
-pub(crate) fn depth(bytes: &[u8]) -> usize {
-    let (mut now, mut most) = (0_usize, 0);
-    let mut rest = bytes.iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'"' => rest = after_string(rest.as_slice()).iter(),
-            b'{' | b'[' => {
-                now += 1;
-                most = most.max(now);
-            }
-            b'}' | b']' => now = now.saturating_sub(1),
-            _ => {}
-        }
-    }
-    most
-}
-
-/// Returns what follows a string. The text starts behind the opening quote.
-fn after_string(mut text: &[u8]) -> &[u8] {
-    loop {
-        let Some(at) = quote_or_backslash(text) else { return &[] };
-        match text.split_at_checked(at) {
-            Some((_, [b'"', rest @ ..])) => return rest,
-            Some((_, [_, _, rest @ ..])) => text = rest,
-            Some(_) | None => return &[],
-        }
-    }
-}
-
-/// Returns the position of the first quote or backslash. Reads eight bytes at a time.
-fn quote_or_backslash(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
-    // The lowest set bit marks the first byte that is zero.
-    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let (words, rest) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found = zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
-        if found != 0 {
-            return Some(index * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    let at = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-    Some(words.len() * 8 + at)
-}
-
 /// A value that must be an object. The derived implementation of a struct would also accept an
 /// array of its field values.
 #[derive(Debug)]
@@ -262,79 +209,6 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Option<()>> Visitor<'de> for Array
         while let Some(Object(item)) = list.next_element::<Object<T>>()? {
             (self.0)(item).ok_or_else(|| A::Error::custom("refused"))?;
         }
-        Ok(())
-    }
-}
-
-/// Returns the first duplicate field outside of the values of users.
-fn repeated_field(text: &str) -> Option<String> {
-    let mut duplicate = None;
-    let mut reader = serde_json::Deserializer::from_str(text);
-    // The text is valid JSON: an error here has no meaning.
-    drop(DuplicateFieldFinder(&mut duplicate).deserialize(&mut reader));
-    duplicate
-}
-
-struct DuplicateFieldFinder<'a>(&'a mut Option<String>);
-
-impl<'de> DeserializeSeed<'de> for DuplicateFieldFinder<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for DuplicateFieldFinder<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = map.next_key::<String>()? {
-            if OPAQUE.contains(&name.as_str()) {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                map.next_value_seed(DuplicateFieldFinder(&mut *self.0))?;
-            }
-            if names.contains(&name) {
-                self.0.get_or_insert(name);
-            } else {
-                names.insert(name);
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(DuplicateFieldFinder(&mut *self.0))?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
 }
@@ -443,37 +317,6 @@ mod tests {
         assert_eq!(error_of::<NewJob>(&job(100_000)), "bad_request the body nests deeper than 64 levels");
         assert_eq!(depth(br#"{"a":"[[[[\"[["}"#), 1);
         assert_eq!(error_of::<NewJob>(&format!(r#"{{"type":"{}"}}"#, "[".repeat(200))), "fine");
-    }
-
-    /// Compares the depth with that of a scan byte by byte.
-    #[test]
-    fn depth_ignores_strings_of_any_length_and_escape() {
-        fn slow_depth(text: &str) -> usize {
-            let (mut now, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
-            for byte in text.bytes() {
-                match byte {
-                    _ if escaped => escaped = false,
-                    b'\\' if in_string => escaped = true,
-                    b'"' => in_string = !in_string,
-                    b'{' | b'[' if !in_string => {
-                        now += 1;
-                        most = most.max(now);
-                    }
-                    b'}' | b']' if !in_string => now = now.saturating_sub(1),
-                    _ => {}
-                }
-            }
-            most
-        }
-        let (mut seed, parts) = (1_u32, ["[", "]", "{", "}", "\"", "\\", "aaaaaaaa", "b", "\u{e4}", ":,", "\"[[\""]);
-        for _ in 0..20_000 {
-            let mut text = String::new();
-            for _ in 0..12 {
-                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                text.push_str(parts[(seed >> 16) as usize % parts.len()]);
-            }
-            assert_eq!(depth(text.as_bytes()), slow_depth(&text), "{text}");
-        }
     }
 
     #[test]

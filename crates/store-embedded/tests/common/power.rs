@@ -195,25 +195,25 @@ impl PowerCut {
 }
 
 impl DiskObserver for SimulatedDisk {
-    fn wrote(&self, file: &Path, offset: u64, bytes: &[u8]) {
+    fn on_write(&self, file: &Path, offset: u64, bytes: &[u8]) {
         let offset = usize::try_from(offset).expect("small");
         self.change(file, Some(Change::Write { offset, bytes: bytes.to_vec() }));
     }
 
-    fn truncated(&self, file: &Path, bytes: u64) {
+    fn on_truncate(&self, file: &Path, bytes: u64) {
         self.change(file, Some(Change::Truncate { bytes: usize::try_from(bytes).expect("small") }));
     }
 
-    fn deleted(&self, file: &Path) {
+    fn on_delete(&self, file: &Path) {
         self.change(file, None);
         self.state.lock().expect("no panic").files.remove(file);
     }
 
-    fn sync_started(&self, file: &Path) -> u64 {
+    fn on_sync_start(&self, file: &Path) -> u64 {
         self.change(file, None)
     }
 
-    fn synced(&self, file: &Path, mark: u64) {
+    fn on_sync_end(&self, file: &Path, mark: u64) {
         let mut state = self.state.lock().expect("no panic");
         if let Some(file) = state.files.get_mut(file) {
             file.sync(mark);

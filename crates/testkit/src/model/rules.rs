@@ -162,9 +162,9 @@ pub(crate) struct Rules {
     pub wait_target: Millis,
 }
 
-/// requirements.md 2.5, column by column, as differences from `gopherqueue`.
-pub(crate) fn profile_rules(profile: Profile) -> Rules {
-    let gopherqueue = Rules {
+/// requirements.md 2.5, column G.
+fn gopherqueue_rules() -> Rules {
+    Rules {
         limit: 3,
         counts: Counts::Starts,
         backoff: BackoffKind::Exponential,
@@ -200,7 +200,12 @@ pub(crate) fn profile_rules(profile: Profile) -> Rules {
         clear_error_on_success: false,
         max_queued: None,
         wait_target: 0,
-    };
+    }
+}
+
+/// requirements.md 2.5, column by column, as differences from `gopherqueue`.
+pub(crate) fn profile_rules(profile: Profile) -> Rules {
+    let gopherqueue = gopherqueue_rules();
     match profile {
         Profile::Gopherqueue => gopherqueue,
         Profile::Standard => Rules {

@@ -184,8 +184,8 @@ class LeaseKeeper:
             wake_at = min(wake_at, max(heartbeat_at, self._retry_at))
         if is_due and now >= self._retry_at:
             self._send(soon)
-            # The times of the next heartbeats have moved: look again.
-            return max(self._now() + 0.005, self._retry_at)
+            # The times of the next heartbeats have moved: tick again. A lease may end before the next try.
+            return self._now() + 0.005
         if has_running:
             wake_at = min(wake_at, self._lag.check(self._require_events(), self.held(), now))
         return wake_at

@@ -85,8 +85,7 @@ async fn serve(context: &Context, config: ServeConfig) -> Result<(), CliError> {
     let tls = tls::load(config.tls.clone())?;
     tls::reload_on_hangup(tls.clone())?;
     // Before the store is opened: a server that cannot listen changes nothing there. Connections
-    // wait
-    // until it is open.
+    // wait until it is open.
     let listeners = Listeners::bind(config.listen, config.metrics_listen).await.map_err(server_failed)?;
     let (store, time, about) = match &config.store {
         StoreUrl::Postgres(address) => postgres::open(&config, address).await?,

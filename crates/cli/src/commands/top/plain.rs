@@ -9,7 +9,7 @@ use super::snapshot::Snapshot;
 use crate::commands::age::age_between;
 use crate::context::Context;
 use crate::terminal::error::CliError;
-use crate::terminal::table::{CellValue, TextTable};
+use crate::terminal::table::{CellValue, TextTable, join_names};
 
 /// Blanks between two columns of a [`TextTable`].
 const GAP: usize = 2;
@@ -58,7 +58,7 @@ fn workers(workers: &[Worker], snapshot: &Snapshot) -> TextTable {
             CellValue::number(worker.running),
             CellValue::number(worker.waiting),
             format!("{} ago", age_between(worker.last_seen_at, snapshot.stats.now)).into(),
-            worker.queues.join(", ").into(),
+            join_names(&worker.queues).into(),
         ]);
     }
     table

@@ -128,11 +128,11 @@ impl Aggregate {
         usize::try_from(dead_letters).is_ok_and(|dead_letters| dead_letters <= self.members_max)
     }
 
-    /// Sets what a job is now: a dead letter is added or kept, every other job is removed.
-    pub(super) fn set(&mut self, id: JobId, dead: Option<DeadLetterFacts<'_>>, now: Timestamp) {
+    /// Applies the present state of a job: adds or keeps a dead letter, removes every other job.
+    pub(super) fn apply(&mut self, id: JobId, dead: Option<DeadLetterFacts<'_>>, now: Timestamp) {
         match dead {
             Some(dead) if self.members.get(&id).is_some_and(|member| member.ended_at == dead.ended_at) => {
-                self.keep(id, now);
+                self.mark_swept(id, now);
             }
             Some(dead) => {
                 self.remove(id);
@@ -143,7 +143,7 @@ impl Aggregate {
     }
 
     /// Marks a member as seen by the sweep.
-    fn keep(&mut self, id: JobId, now: Timestamp) {
+    fn mark_swept(&mut self, id: JobId, now: Timestamp) {
         let Some(member) = self.members.get_mut(&id) else { return };
         if member.sweep != self.sweep {
             member.sweep = self.sweep;

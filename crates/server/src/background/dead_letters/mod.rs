@@ -1,10 +1,10 @@
 //! Dead letters in groups, kept current without a scan on a request.
 //!
 //! After the start, and after a gap in the events, all dead letters are read once, in pages. From
-//! then on the events of all servers say which jobs entered or left the state; these are read
-//! again,
-//! so neither the order nor a repetition of events matters. A job that retention has removed is
-//! found by its own end; one that another server has deleted, by the counts of the queues.
+//! then on the events of all servers name the jobs that entered or left the state. The task reads
+//! these again, so neither the order nor a repetition of events matters. The expiry of its
+//! retention finds a pruned job; the counts of the queues find a job that another server has
+//! deleted.
 //!
 //! A request sends a mark through the feed of changes and waits until everything before it is
 //! counted. So the counts include every change that was acknowledged before the request. Without
@@ -174,7 +174,7 @@ impl DeadLetters {
     /// Reads everything that is pending.
     async fn catch_up(&self, store: &dyn Store) -> Result<(), StoreError> {
         loop {
-            let (batch, mark, needs_sweep) = self.take(store);
+            let (batch, mark, needs_sweep) = self.next_batch(store);
             if needs_sweep && let Err(error) = self.sweep(store).await {
                 self.on_missed();
                 return Err(error);
@@ -197,9 +197,9 @@ impl DeadLetters {
         }
     }
 
-    /// Takes a batch of jobs to read again. Returns it with the last mark, and whether all dead
+    /// Removes and returns a batch of jobs to read again, with the last mark, and whether all dead
     /// letters must be read.
-    fn take(&self, store: &dyn Store) -> (Vec<JobId>, u64, bool) {
+    fn next_batch(&self, store: &dyn Store) -> (Vec<JobId>, u64, bool) {
         let mut pending = self.pending.lock();
         let is_asked = pending.mark > *self.counted.borrow();
         let (needs_sweep, sweep) = match pending.sweep {
@@ -228,7 +228,7 @@ impl DeadLetters {
         let jobs = store.get(batch.iter().map(|id| JobRef::Id(*id)).collect()).await?;
         let mut aggregate = self.aggregate.lock();
         for (id, job) in batch.iter().zip(&jobs) {
-            aggregate.set(*id, job.as_deref().and_then(DeadLetterFacts::of), store.now());
+            aggregate.apply(*id, job.as_deref().and_then(DeadLetterFacts::of), store.now());
         }
         aggregate.forget_minutes_before(store.now());
         Ok(())
@@ -243,7 +243,7 @@ impl DeadLetters {
             let page = store.list(JobQuery { filter: filter.clone(), limit: BATCH_ITEMS_MAX, before }).await?;
             let is_full = {
                 let mut aggregate = self.aggregate.lock();
-                page.jobs.iter().for_each(|job| aggregate.set(job.id, DeadLetterFacts::of(job), store.now()));
+                page.jobs.iter().for_each(|job| aggregate.apply(job.id, DeadLetterFacts::of(job), store.now()));
                 aggregate.is_full()
             };
             before = page.next;

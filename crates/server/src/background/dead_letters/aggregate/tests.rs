@@ -37,7 +37,7 @@ impl Letters {
             ended_at: at(ended),
             retention: Some(Duration::from_hours(24)),
         };
-        self.aggregate.set(id(number), Some(dead), at(ended));
+        self.aggregate.apply(id(number), Some(dead), at(ended));
     }
 
     fn groups(&self, now: i64) -> Vec<(String, u64, u64)> {
@@ -66,7 +66,7 @@ fn groups_follow_what_enters_and_leaves() {
     letters.add(2, "no route", 2 * HOUR);
     assert_eq!(letters.groups(2 * HOUR), [("no route".to_owned(), 2, 1), ("card ‹n› declined".to_owned(), 1, 0)]);
     for number in 1..=3 {
-        letters.aggregate.set(id(number), None, at(3 * HOUR));
+        letters.aggregate.apply(id(number), None, at(3 * HOUR));
     }
     assert!(letters.is_empty());
 }
@@ -108,10 +108,10 @@ fn the_end_of_the_retention_is_known() {
         ended_at: at(0),
         retention: None,
     };
-    letters.aggregate.set(id(1), Some(same), now);
+    letters.aggregate.apply(id(1), Some(same), now);
     assert!(letters.aggregate.expired(now, 10).is_empty());
     assert_eq!(letters.aggregate.expired(now + EXPIRY_RECHECK, 10), [id(1)]);
-    letters.aggregate.set(id(1), None, now);
-    letters.aggregate.set(id(2), None, now);
+    letters.aggregate.apply(id(1), None, now);
+    letters.aggregate.apply(id(2), None, now);
     assert!(letters.is_empty());
 }
