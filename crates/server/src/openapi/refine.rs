@@ -150,8 +150,8 @@ fn derive(base: &Value, derived: &Derived) -> Option<Value> {
     }
     let known: BTreeSet<String> = properties.keys().cloned().collect();
     let concerns_known = |rule: &Value| {
-        let fields = rule["not"]["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        fields.into_iter().all(|field| known.contains(field))
+        let mut fields = rule["not"]["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        fields.all(|field| known.contains(field))
     };
     if let Some(rules) = schema.get_mut("allOf").and_then(Value::as_array_mut) {
         rules.retain(concerns_known);
