@@ -118,7 +118,7 @@ fn refine_schemas(schemas: &mut Fields, constraints: &Constraints, missing: &mut
     }
 }
 
-/// Adds keywords to a field, or replaces its schema by a named one. A nullable field stays nullable.
+/// Adds keywords to a field, or replaces its schema by a named one. A nullable field stays so.
 fn refine_field(field: &mut Value, constraint: &Value) {
     let Some(name) = constraint.as_str() else {
         if let (Some(field), Some(keywords)) = (field.as_object_mut(), constraint.as_object()) {
@@ -150,8 +150,8 @@ fn derive(base: &Value, derived: &Derived) -> Option<Value> {
     }
     let known: BTreeSet<String> = properties.keys().cloned().collect();
     let concerns_known = |rule: &Value| {
-        let fields = rule["not"]["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        fields.into_iter().all(|field| known.contains(field))
+        let mut fields = rule["not"]["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        fields.all(|field| known.contains(field))
     };
     if let Some(rules) = schema.get_mut("allOf").and_then(Value::as_array_mut) {
         rules.retain(concerns_known);
@@ -308,7 +308,8 @@ fn add_components(document: &mut Value) {
     let responses: Fields = codes.into_iter().map(response).collect();
     if let Some(components) = document.get_mut("components").and_then(Value::as_object_mut) {
         components.insert("responses".to_owned(), responses.into());
-        let bearer = json!({ "type": "http", "scheme": "bearer", "description": "A token `lsk_…`; a server without tokens needs none." });
+        let about = "A token `lsk_…`; a server without tokens needs none.";
+        let bearer = json!({ "type": "http", "scheme": "bearer", "description": about });
         components.insert("securitySchemes".to_owned(), json!({ "bearer": bearer }));
     }
     if let Some(document) = document.as_object_mut() {

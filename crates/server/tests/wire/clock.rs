@@ -30,7 +30,7 @@ async fn real_time_cannot_be_advanced() {
     let mut c = server.client().await;
     c.get("/v1/clock").await.problem(404, "not_found");
     c.post("/v1/clock/advance", r#"{"by":"1s"}"#).await.problem(404, "not_found");
-    // The routes are there: another method is told which one they have.
+    // The routes exist: another method gets the list of those that they have.
     for (path, allow) in [("/v1/clock", "GET,HEAD"), ("/v1/clock/advance", "POST")] {
         let refused = c.call("TRACE", path, None).await;
         assert_eq!(refused.header("allow"), Some(allow), "{path}");

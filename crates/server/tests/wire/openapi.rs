@@ -22,6 +22,7 @@ async fn examples_of_requests_are_valid() {
             let path = path
                 .replace("{id}", "6f1d2c3b-0000-4000-8000-000000000001")
                 .replace("{queue}", "email")
+                .replace("{worker}", "mailer-1")
                 .replace("{name}", "nightly");
             // A claim that finds no job would wait.
             let body = example.to_string().replace("\"wait\":\"20s\"", "\"wait\":\"0s\"");
