@@ -1,5 +1,5 @@
 //! `overload`: the throughput of a server at its peak and at a multiple of it, what the workers see
-//! meanwhile, and how soon it is well again.
+//! meanwhile, and how soon it has recovered.
 //! `slow-clients`: the latency of normal load beside slow and idle connections.
 //!
 //! Both need a running server on loopback without tokens, on a store of its own.

@@ -27,7 +27,7 @@ pub struct NewToken {
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Requests that may come at once, 1-1000000; absent: as many as in one second. It needs `rate`.
+    /// Requests that may come at once, 1-1000000; absent: as many as in one second. Needs `rate`.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,

@@ -47,7 +47,7 @@ macro_rules! uuid_v4 {
             type Err = Invalid;
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
-                // RFC 4122: printed in lower case, read in any case. The library reads other forms too.
+                // RFC 4122: printed in lower case, read in any case. The library reads more forms.
                 let is_hyphenated = text.len() == 36;
                 let id = is_hyphenated.then(|| Uuid::try_parse(text).ok()).flatten();
                 id.map(Self).ok_or_else(|| Invalid::new("id", "must be a UUID such as 0b7fbd3c-6a0e-4c1e-9d5b-2f1f0f6f7a10"))

@@ -92,7 +92,7 @@ mod tests {
     fn fields_are_checked() {
         assert_eq!(RateLimit::new(None, None).unwrap(), None);
         assert_eq!(RateLimit::new(Some(7), None).unwrap().unwrap(), limit(7, 7));
-        let field = |rate, burst| RateLimit::new(rate, burst).unwrap_err().field().to_owned();
+        let field = |rate, burst| RateLimit::new(rate, burst).unwrap_err().field.into_owned();
         assert_eq!(field(None, Some(5)), "burst");
         assert_eq!(
             (field(Some(0), None), field(Some(TOKEN_RATE_MAX + 1), None)),

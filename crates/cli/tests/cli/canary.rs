@@ -168,6 +168,16 @@ impl Session {
         let mut basic = Command::new("curl");
         basic.args(["-s", "-u", &format!("user:{BASIC}")]).arg(format!("{}/info", self.server.url));
         self.evidence.add("errors", run(basic, b"").stdout.as_bytes());
+        self.read_everything(&wrong);
+        Secrets {
+            tokens: vec![root, worker, wrong],
+            leases: leases.into_iter().map(|(_, lease)| lease).collect(),
+            hook,
+        }
+    }
+
+    /// Reads every list, and calls commands with a wrong token.
+    fn read_everything(&mut self, wrong: &str) {
         for (place, path) in [
             ("metrics", "/metrics"),
             ("audit", "/v1/audit"),
@@ -187,15 +197,10 @@ impl Session {
         }
         for arguments in [&["jobs", "list"][..], &["top", "--once"], &["doctor"]] {
             let mut command = self.server.command(arguments);
-            command.env("LONGSHORE_TOKEN", &wrong);
+            command.env("LONGSHORE_TOKEN", wrong);
             let result = run(command, b"");
             self.evidence.add("command line", result.stderr.as_bytes());
             self.evidence.add("command line", result.stdout.as_bytes());
-        }
-        Secrets {
-            tokens: vec![root, worker, wrong],
-            leases: leases.into_iter().map(|(_, lease)| lease).collect(),
-            hook,
         }
     }
 

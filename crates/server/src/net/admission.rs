@@ -17,7 +17,7 @@ use crate::wire::problem::ApiError;
 const ITEMS_PER_UNIT: usize = 20;
 /// Worker requests are refused at this multiple of the limit for submissions.
 const WORK_FACTOR: u64 = 4;
-/// The wait that a refused client is told grows with its number, up to this many seconds: clients
+/// The `Retry-After` of a refused client grows with its number, up to this many seconds: clients
 /// that were refused together do not come back together.
 const RETRY_AFTER_SECONDS_MAX: u64 = 3;
 

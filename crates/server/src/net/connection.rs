@@ -235,9 +235,9 @@ fn check_origin(request: &Request<Incoming>) -> Result<(), ApiError> {
 
 /// Closes the connection after the response.
 ///
-/// hyper drops `Content-Length` if there is `Transfer-Encoding`, so that a request with both cannot
-/// be told from one that is only chunked. A proxy that took the other length sends the rest of the
-/// body as the next request: there is none on a closed connection.
+/// hyper drops `Content-Length` if there is `Transfer-Encoding`, so that a request with both looks
+/// like one that is only chunked. A proxy that took the other length sends the rest of the body as
+/// the next request: there is none on a closed connection.
 fn close_after(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response

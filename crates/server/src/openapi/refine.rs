@@ -150,7 +150,8 @@ fn derive(base: &Value, derived: &Derived) -> Option<Value> {
     }
     let known: BTreeSet<String> = properties.keys().cloned().collect();
     let concerns_known = |rule: &Value| {
-        let mut fields = rule["not"]["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut fields =
+            rule.pointer("/not/required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         fields.all(|field| known.contains(field))
     };
     if let Some(rules) = schema.get_mut("allOf").and_then(Value::as_array_mut) {

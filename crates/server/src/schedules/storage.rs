@@ -69,7 +69,7 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Definitions of a page that are read at once.
 const PAGE_STEP: usize = 8;
 
-/// Lists at most `limit` visible schedules by name, after a name. Returns whether there may be more.
+/// Lists at most `limit` visible schedules by name, after a name. Returns whether more may follow.
 ///
 /// A page ends with a visible schedule: its name is the cursor of the next page.
 pub(crate) async fn list(

@@ -102,7 +102,7 @@ impl Node {
         Self { store, clock, engine: ScheduleEngine::default() }
     }
 
-    /// Processes what is due at an instant. A failed write is a crash: the next start knows nothing.
+    /// Processes what is due at an instant. A failed write is a crash: the next start has no state.
     async fn process(&mut self, now: Timestamp) {
         self.clock.advance_to(now);
         let result = async {

@@ -40,7 +40,7 @@ pub(super) struct InFlightDeliveries {
 
 /// Whether a due delivery can be attempted now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reservation {
+enum Admittance {
     Reserved,
     /// This server attempts it already.
     InFlight,
@@ -50,19 +50,19 @@ enum Reservation {
 
 impl InFlightDeliveries {
     /// Reserves a place.
-    fn reserve(&mut self, delivery: DeliveryKey, host: Option<&str>) -> Reservation {
+    fn reserve(&mut self, delivery: DeliveryKey, host: Option<&str>) -> Admittance {
         if self.deliveries.contains(&delivery) {
-            return Reservation::InFlight;
+            return Admittance::InFlight;
         }
         let of_host = host.and_then(|host| self.hosts.get(host)).copied().unwrap_or(0);
         if self.deliveries.len() >= IN_FLIGHT_MAX || of_host >= HOST_IN_FLIGHT_MAX {
-            return Reservation::Full;
+            return Admittance::Full;
         }
         self.deliveries.insert(delivery);
         if let Some(host) = host {
             *self.hosts.entry(host.to_owned()).or_default() += 1;
         }
-        Reservation::Reserved
+        Admittance::Reserved
     }
 
     /// Gives a place up.
@@ -150,12 +150,12 @@ impl Looks {
         self.waiting.retain(|(entry, host)| {
             let reservation = app.webhooks.in_flight.lock().reserve(entry.delivery, host.as_deref());
             match reservation {
-                Reservation::Reserved => {
+                Admittance::Reserved => {
                     app.background_tasks.spawn(deliver(app.clone(), entry.clone(), host.clone()));
                     false
                 }
-                Reservation::InFlight => false,
-                Reservation::Full => true,
+                Admittance::InFlight => false,
+                Admittance::Full => true,
             }
         });
     }
@@ -263,14 +263,14 @@ mod tests {
     fn bounds_per_host_and_in_total() {
         let mut flight = InFlightDeliveries::default();
         let mut reserve = |number, host: &str| flight.reserve(key(number), Some(host));
-        assert!((0..4).all(|number| reserve(number, "a") == Reservation::Reserved));
-        assert_eq!(reserve(9, "a"), Reservation::Full, "four for each host");
-        assert_eq!([reserve(9, "b"), reserve(9, "b")], [Reservation::Reserved, Reservation::InFlight], "once each");
+        assert!((0..4).all(|number| reserve(number, "a") == Admittance::Reserved));
+        assert_eq!(reserve(9, "a"), Admittance::Full, "four for each host");
+        assert_eq!([reserve(9, "b"), reserve(9, "b")], [Admittance::Reserved, Admittance::InFlight], "once each");
         flight.release(key(0), Some("a"));
         let mut reserve = |number, host: &str| flight.reserve(key(number), Some(host));
-        assert_eq!(reserve(20, "a"), Reservation::Reserved);
-        assert!((100..159).all(|number| reserve(number, &number.to_string()) == Reservation::Reserved));
-        assert_eq!(reserve(200, "c"), Reservation::Full, "64 in total");
+        assert_eq!(reserve(20, "a"), Admittance::Reserved);
+        assert!((100..159).all(|number| reserve(number, &number.to_string()) == Admittance::Reserved));
+        assert_eq!(reserve(200, "c"), Admittance::Full, "64 in total");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A server that cannot read its tokens admits nobody who needs one (S36).
+//! A server that cannot read its tokens refuses every request that needs one (S36).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

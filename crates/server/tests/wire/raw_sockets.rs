@@ -1,5 +1,5 @@
-//! Raw bytes from hostile clients: smuggling, broken heads and bodies, limits, hostile JSON, methods
-//! (S10, S11, S13, S15, S16).
+//! Raw bytes from hostile clients: smuggling, broken heads and bodies, limits, hostile JSON,
+//! methods (S10, S11, S13, S15, S16).
 //!
 //! Each case has a connection of its own. Its answer is a refusal or a closed connection, and the
 //! server goes on. Queues with the name `smuggled` in the requests must never exist.
@@ -271,7 +271,7 @@ async fn limits_are_exact() {
     for (extra, accepted) in [(-1_i64, true), (0, true), (1, false)] {
         let sized = |limit: i64, used: usize| "x".repeat(usize::try_from(limit + extra).unwrap() - used);
         let path = format!("/v1/jobs?type={}", sized(8 << 10, 14));
-        // A path of the right size names a type that is too long: another refusal, with another code.
+        // A path of the right size names a type that is too long: a refusal with another code.
         let reply = c.get(&path).await;
         assert_eq!(reply.json()["code"], if accepted { "validation" } else { "bad_request" }, "{extra}");
         // 16 KiB of names and values: Host and one more.

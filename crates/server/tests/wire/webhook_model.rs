@@ -31,12 +31,12 @@ struct ModelEndpoint {
 }
 
 /// A delivery: job, event, and the endpoint or `callback`.
-type Owed = (String, &'static str, String);
+type ExpectedDelivery = (String, &'static str, String);
 
 #[derive(Default)]
 struct Model {
     endpoints: BTreeMap<String, ModelEndpoint>,
-    owed: BTreeSet<Owed>,
+    expected: BTreeSet<ExpectedDelivery>,
 }
 
 impl Model {
@@ -44,11 +44,11 @@ impl Model {
         for (name, endpoint) in &self.endpoints {
             let covers = endpoint.patterns.iter().any(|pattern| PATTERNS[*pattern].1(queue));
             if endpoint.enabled && covers && endpoint.events.contains(&event) {
-                self.owed.insert((job.to_owned(), EVENTS[event], name.clone()));
+                self.expected.insert((job.to_owned(), EVENTS[event], name.clone()));
             }
         }
         if has_callback {
-            self.owed.insert((job.to_owned(), EVENTS[event], "callback".to_owned()));
+            self.expected.insert((job.to_owned(), EVENTS[event], "callback".to_owned()));
         }
     }
 }
@@ -136,7 +136,7 @@ impl History {
 }
 
 /// Returns the deliveries of all jobs, or `None` while one of them was not attempted.
-async fn deliveries(c: &mut Client, jobs: &[String]) -> Option<BTreeSet<Owed>> {
+async fn deliveries(c: &mut Client, jobs: &[String]) -> Option<BTreeSet<ExpectedDelivery>> {
     let mut found = BTreeSet::new();
     for id in jobs {
         let list = c.get(&format!("/v1/jobs/{id}/deliveries")).await.ok(200)["deliveries"].clone();
@@ -184,8 +184,8 @@ async fn random_histories_of_webhooks_agree_with_the_model() {
             assert!(tokio::time::Instant::now() < deadline, "deliveries are not attempted");
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
-        assert!(!history.model.owed.is_empty());
-        assert_eq!(found.symmetric_difference(&history.model.owed).next(), None, "seed {seed}");
+        assert!(!history.model.expected.is_empty());
+        assert_eq!(found.symmetric_difference(&history.model.expected).next(), None, "seed {seed}");
         server.stop().await;
     }
 }
