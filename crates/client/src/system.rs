@@ -95,14 +95,14 @@ impl Client {
         self.get("/v1/tokens").await
     }
 
-    /// Revokes a token, within 5 s on every node. The last token is refused.
+    /// Revokes a token, within 5 s on every node. Without any token the server trusts its own machine.
     pub async fn revoke_token(&self, id: &str) -> Result<(), Error> {
         self.delete(&format!("/v1/tokens/{}", segment(id))).await
     }
 
-    /// Revokes a token, also the last one: the server then trusts its own machine.
-    pub async fn revoke_last_token(&self, id: &str) -> Result<(), Error> {
-        self.delete(&format!("/v1/tokens/{}?force=true", segment(id))).await
+    /// Revokes a token, as [`Client::revoke_token`] does, unless it is the last one.
+    pub async fn revoke_token_unless_last(&self, id: &str) -> Result<(), Error> {
+        self.delete(&format!("/v1/tokens/{}?keep_last=true", segment(id))).await
     }
 
     /// Returns a page of the audit log, newest first. `cursor` is `next` of the page before.

@@ -81,7 +81,7 @@ mod tests {
     fn rows_need_a_test_that_exists_or_a_reason() {
         assert_eq!(page("| S01, S02 | x | test `b/c.rs` |\n| S03 | x | no test: z |\n"), [""; 0]);
         assert_eq!(page("| S01, S02 | x | test `b/d.rs` |\n| S03 | x | `a` |\n"), ["1:b/d.rs", "2:S03"]);
-        assert_eq!(page("| S01 | x | test `b/c.rs` |\n| S02 | x | test `xb/c.rs` |\n"), ["1:S03", "2:xb/c.rs"]);
+        assert_eq!(page("| S01 | x | test `b/c.rs` |\n| S02 | x | test `xb/c.rs` |\n"), ["2:xb/c.rs", "1:S03"]);
         assert_eq!(page("| S01, S02 | x | `b/c.rs` |\n| S03, S01 | x | `b/c.rs` |\n"), ["1:S01"]);
     }
 

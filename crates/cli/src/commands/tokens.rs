@@ -142,7 +142,7 @@ impl RevokeToken {
         if store.is_offline() {
             let revoked = store.with_store(|store| {
                 let id = id.clone();
-                async move { tokens::revoke(&*store, &id, force).await.map_err(|error| failed(error.into())) }
+                async move { tokens::revoke(&*store, &id, !force).await.map_err(|error| failed(error.into())) }
             })?;
             match revoked {
                 Revocation::Revoked => {}
@@ -156,8 +156,9 @@ impl RevokeToken {
             }
         } else {
             let client = context.client()?;
-            let revoke =
-                async { if force { client.revoke_last_token(&id).await } else { client.revoke_token(&id).await } };
+            let revoke = async {
+                if force { client.revoke_token(&id).await } else { client.revoke_token_unless_last(&id).await }
+            };
             context.call(async { Ok(revoke.await?) })?;
         }
         context.output.info(&format!("token {id} is revoked"));

@@ -154,7 +154,7 @@ impl Session {
             (
                 &root,
                 "/v1/settlements".to_owned(),
-                format!(r#"{{"settlements":[{{"id":"{id}","lease":"{lease}","outcome":7}}]}}"#),
+                format!(r#"{{"settlements":[{{"lease":"{lease}"}}],"x":"{PAYLOAD}"}}"#),
             ),
             (&root, format!("/v1/jobs/{id}/complete"), format!(r#"{{"lease":"{lease}","result":"{RESULT}","x":1}}"#)),
             (&root, format!("/v1/nothing/{worker}"), "{}".to_owned()),

@@ -129,11 +129,11 @@ pub enum Revocation {
     IsLast,
 }
 
-/// Deletes a token. The last one is deleted only by force.
-pub async fn revoke(store: &dyn Store, id: &str, force: bool) -> Result<Revocation, StoreError> {
+/// Deletes a token. With `keep_last` the last one stays.
+pub async fn revoke(store: &dyn Store, id: &str, keep_last: bool) -> Result<Revocation, StoreError> {
     loop {
         let Some((revision, _)) = find(store, id).await? else { return Ok(Revocation::NotFound) };
-        if !force && store.system_records(SystemQuery::all(SystemKind::Token, 2)).await?.len() < 2 {
+        if keep_last && store.system_records(SystemQuery::all(SystemKind::Token, 2)).await?.len() < 2 {
             return Ok(Revocation::IsLast);
         }
         let change = SystemChange::delete(SystemKind::Token, id.as_bytes(), Expected::Revision(revision));

@@ -262,7 +262,8 @@ mod tests {
         let described: BTreeSet<&str> =
             schemas["State"]["enum"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
         assert_eq!(described, BTreeSet::from(states));
-        for (name, schema) in schemas {
+        // Time zones have the names of the IANA.
+        for (name, schema) in schemas.iter().filter(|(name, _)| *name != "TimeZone") {
             let words = schema["enum"].as_array().into_iter().flatten().filter_map(|word| word.as_str());
             let uppercase: Vec<&str> = words.filter(|word| word.chars().any(char::is_uppercase)).collect();
             assert!(uppercase.is_empty(), "{name}: {uppercase:?}");

@@ -47,7 +47,7 @@ fn access(spec: &mut SpecBuilder) {
         .response::<CallerPermissions>("200", "Its actions and queues; all of them on a server without tokens")
         .add();
     spec.route(Delete, "/v1/tokens/{id}", "Revokes a token: within 5 s on every node, also for open requests")
-        .query(&[("force", "true: also the last token, after which the server trusts its own machine")])
+        .query(&[("keep_last", "true: refuse the last token, without which the server trusts its own machine")])
         .response_with("204", "Revoked", Content::Empty)
         .add();
     spec.route(Get, "/v1/audit", "Calls of operators and administrators, also refused ones")

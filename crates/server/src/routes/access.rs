@@ -60,24 +60,24 @@ pub(crate) async fn own(State(app): State<AppState>, _: NoQuery) -> ApiResult {
     })
 }
 
-/// `DELETE /v1/tokens/{id}`: takes effect on this server at once, on others within 5 s. The last
-/// token needs `force`.
+/// `DELETE /v1/tokens/{id}`: takes effect on this server at once, on others within 5 s. With
+/// `keep_last` the last token is refused.
 pub(crate) async fn revoke(
     State(app): State<AppState>,
     TokenPath(id): TokenPath,
     mut query: Query,
     _: NoBody,
 ) -> ApiResult {
-    let force = query.flag("force")?;
+    let keep_last = query.flag("keep_last")?;
     query.end()?;
-    let revoked = app.report_error(tokens::revoke(&*app.store, &id, force).await)?;
+    let revoked = app.report_error(tokens::revoke(&*app.store, &id, keep_last).await)?;
     app.report_error(app.access.refresh().await)?;
     match revoked {
         Revocation::Revoked => no_content(),
         Revocation::NotFound => Err(ApiError::new(ErrorCode::TokenNotFound, "there is no token with this id")),
         Revocation::IsLast => Err(Refusal::Illegal(
             "this is the last token: without any, the server trusts every program and proxy of its own machine \
-             (create another one first, or revoke it with force=true)",
+             (create another one first, or revoke it without keep_last)",
         )
         .into()),
     }

@@ -103,18 +103,18 @@ async fn rates_are_checked_and_shown() {
 
 /// Finding D10: without a token the server would trust a proxy on its own machine.
 #[tokio::test]
-async fn the_last_token_is_revoked_only_by_force() {
+async fn the_last_token_can_be_kept() {
     let server = Setup::memory().start().await;
     let mut c = server.client().await;
     let root = first_token(&mut c).await;
     let other = create(&mut c, &root, "other", ALL, &["*"]).await;
     let path = |token: &str, query: &str| format!("/v1/tokens/{}{query}", id_of(token));
     call_as(&mut c, &root, "DELETE", &path(&root, ""), None).await.ok(204);
-    let refused = call_as(&mut c, &other, "DELETE", &path(&other, ""), None).await;
-    assert!(refused.problem(409, "illegal_transition")["detail"].as_str().unwrap().contains("force=true"));
-    call_as(&mut c, &other, "DELETE", &path(&other, "?force=maybe"), None).await.problem(400, "validation");
+    let refused = call_as(&mut c, &other, "DELETE", &path(&other, "?keep_last=true"), None).await;
+    assert!(refused.problem(409, "illegal_transition")["detail"].as_str().unwrap().contains("keep_last"));
+    call_as(&mut c, &other, "DELETE", &path(&other, "?keep_last=maybe"), None).await.problem(400, "validation");
     call_as(&mut c, &other, "GET", "/v1/info", None).await.ok(200);
-    call_as(&mut c, &other, "DELETE", &path(&other, "?force=true"), None).await.ok(204);
+    call_as(&mut c, &other, "DELETE", &path(&other, ""), None).await.ok(204);
     // The server answers its own machine again, but no client of a proxy there.
     c.get("/v1/info").await.ok(200);
     for header in ["X-Forwarded-For: 203.0.113.9", "Forwarded: for=203.0.113.9", "X-Real-IP: 203.0.113.9"] {

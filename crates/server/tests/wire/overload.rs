@@ -77,7 +77,7 @@ async fn reads_give_way_first_then_submissions_and_workers_go_on() {
     let body = format!(r#"{{"lease":"{token}"}}"#);
     c.post(&format!("/v1/jobs/{id}/heartbeat"), &body).await.ok(200);
     c.post(&format!("/v1/jobs/{id}/complete"), &body).await.ok(200);
-    c.post("/v1/queues/q/pause", "{}").await.ok(200);
+    c.post("/v1/queues/work/pause", "{}").await.ok(200);
     c.get("/livez").await.ok(200);
     let metrics = c.get("/metrics").await;
     assert_eq!(value_of(metrics.text(), "longshore_store_calls_in_flight"), IN_FLIGHT_MAX as u64);

@@ -48,8 +48,8 @@ async fn types_have_figures_errors_workers_and_new_versions() {
     near(&points[0]["run"]["p99"], 4.0);
     let codes: Vec<_> =
         detail["errors"].as_array().unwrap().iter().map(|own| (&own["error"]["code"], &own["count"])).collect();
-    assert_eq!(codes, [(&Value::Null, &json!(1)), (&json!("smtp_421"), &json!(1))]);
-    assert_eq!((&detail["errors_of"], &detail["errors"][1]["example"]), (&json!(2), &json!(id)));
+    assert_eq!(codes, [(&json!("smtp_421"), &json!(1))], "a job that is ready again has no error to show");
+    assert_eq!((&detail["errors_of"], &detail["errors"][0]["example"]), (&json!(1), &json!(id)));
     let workers: Vec<_> = detail["workers"].as_array().unwrap().iter().map(|own| &own["name"]).collect();
     assert!(workers.contains(&&json!("mailer-1")), "{detail}");
     let deploy = json!({"at": "2026-11-15T00:00:14.000Z", "queue": "mail", "version": "2.14", "worker": "mailer-1"});

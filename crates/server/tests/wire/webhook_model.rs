@@ -14,8 +14,9 @@ use crate::common::{Client, Setup};
 
 const EVENTS: [&str; 4] = ["job.completed", "job.failed", "job.dead_letter", "job.cancelled"];
 const QUEUES: [&str; 4] = ["mail", "mail.eu", "reports", "report"];
-/// Patterns, and whether they cover a queue.
-const PATTERNS: [(&str, fn(&str) -> bool); 5] = [
+/// Whether a pattern covers a queue.
+type CoverRule = fn(&str) -> bool;
+const PATTERNS: [(&str, CoverRule); 5] = [
     ("*", |_| true),
     ("mail", |queue| queue == "mail"),
     ("mail*", |queue| queue == "mail" || queue == "mail.eu"),
