@@ -217,7 +217,7 @@ impl Session {
             self.evidence.add_files(files);
         }
         let log = String::from_utf8_lossy(&self.evidence.0["log"]).into_owned();
-        assert!(log.contains("TRACE") && log.contains("request finished"), "the log has every level");
+        assert!(log.contains("request finished"), "the log has lines that only the levels below info have");
         let secret_part = |token: &String| token.rsplit('_').next().unwrap().to_owned();
         for secret in secrets.tokens.iter().map(secret_part) {
             assert_eq!(self.evidence.with(&secret, &[]), [""; 0], "a secret of a token");
