@@ -60,7 +60,8 @@ setup: ## installs the tools and packages that the tests need
 	fi
 
 # Steps of one line run side by side: tests wait more than they compute. Each step prints its output
-# when it has ended, and one that fails fails the whole. Clippy and rustdoc get what the tests leave of
+# when it has ended, and one that fails fails the whole. The workers of the SDKs run alone: their cases
+# have real leases of seconds. Clippy and rustdoc get what the tests leave of
 # the processors. The dashboard comes before the compiler: the server with it in it is compiled once.
 STEPS = $(MAKE) --no-print-directory
 SIDE_BY_SIDE = $(STEPS) --jobs=4 --output-sync=recurse IDLE='nice -n 19'
@@ -72,7 +73,8 @@ test: ## runs all tests and checks
 	@echo "test: running the tests in Rust, and clippy (some minutes)"
 	@$(SIDE_BY_SIDE) unit-of-binaries lint
 	@echo "test: running the tests of the dashboard, the SDKs and packaging, and rustdoc (some minutes)"
-	@$(SIDE_BY_SIDE) --old-file=programs docs test-ui test-typescript test-python test-sdk test-packaging
+	@$(SIDE_BY_SIDE) --old-file=programs docs test-ui test-typescript test-python test-packaging
+	@$(STEPS) --old-file=programs test-sdk
 	@echo "all tests and checks passed"
 
 # Node.js 20.19 or later: an older one, or none, is replaced by the package of the system.
