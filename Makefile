@@ -65,6 +65,8 @@ setup: ## installs the tools and packages that the tests need
 # the processors. The dashboard comes before the compiler: the server with it in it is compiled once.
 STEPS = $(MAKE) --no-print-directory
 SIDE_BY_SIDE = $(STEPS) --jobs=4 --output-sync=recurse IDLE='nice -n 19'
+# Cargo has its own limit of jobs: it cannot use that of make, and would warn.
+CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 
 test: ## runs all tests and checks
 	@$(STEPS) --jobs=1 setup setup-typescript setup-ui fmt tidy ui
@@ -108,7 +110,7 @@ test-sdk: build-typescript programs ## checks the workers of the SDKs against th
 # The same command as that of the test runner: after `unit` nothing is left to compile. A build of
 # single packages selects other features, and would compile every crate again.
 programs:
-	@cargo test --quiet --workspace --no-run
+	@$(CARGO) test --quiet --workspace --no-run
 
 # `cargo build` embeds the files if they exist. Packages are installed if the lock file has changed,
 # and files are built if a source is newer: a second call needs no network and takes no time.
@@ -154,7 +156,7 @@ fmt:
 	cargo fmt --all --check
 
 lint:
-	$(IDLE) cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(IDLE) $(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
 unit:
 	cargo nextest run --workspace
@@ -166,12 +168,12 @@ unit:
 NEXTEST = "$(TARGET)/nextest"
 test-binaries:
 	@mkdir -p $(NEXTEST); \
-	cargo nextest list --workspace --cargo-quiet --list-type binaries-only --message-format json >$(NEXTEST)/binaries.json; \
-	cargo metadata --locked --format-version 1 >$(NEXTEST)/metadata.json
+	$(CARGO) nextest list --workspace --cargo-quiet --list-type binaries-only --message-format json >$(NEXTEST)/binaries.json; \
+	$(CARGO) metadata --locked --format-version 1 >$(NEXTEST)/metadata.json
 
 # Tests wait for disks, timers and processes: three for two processors.
 unit-of-binaries:
-	@cargo nextest run --binaries-metadata $(NEXTEST)/binaries.json --cargo-metadata $(NEXTEST)/metadata.json \
+	@$(CARGO) nextest run --binaries-metadata $(NEXTEST)/binaries.json --cargo-metadata $(NEXTEST)/metadata.json \
 		--test-threads $$(( ($$(nproc) * 3 + 1) / 2 ))
 
 # The virtual environments are made again if the pinned packages have changed.
@@ -236,8 +238,8 @@ update-python-lock: ## resolves the development packages of the Python package a
 		--no-emit-index-url --no-header --no-annotate requirements-dev.in -o requirements-dev.txt
 
 docs:
-	RUSTDOCFLAGS="-D warnings" $(IDLE) cargo doc --workspace --no-deps --quiet
-	$(IDLE) cargo test --workspace --doc --quiet
+	RUSTDOCFLAGS="-D warnings" $(IDLE) $(CARGO) doc --workspace --no-deps --quiet
+	$(IDLE) $(CARGO) test --workspace --doc --quiet
 
 update-docs: ## regenerates docs/requirements.md, errors.md, settings.md and configuration.md
 	UPDATE_DOCS=1 cargo test --quiet -p longshore-testkit --test traceability --test reference_pages

@@ -15,7 +15,7 @@ const PASSES_MAX: usize = 64;
 
 /// Sends requests. A caller waits while the mailbox is full; notices never wait. Urgent requests
 /// and notices arrive in the order in which they were sent, and so do deferrable requests. Urgent
-/// ones pass those that wait, up to [`PASSES_MAX`] in a row.
+/// ones pass those that wait, up to 64 in a row.
 #[derive(Debug)]
 pub struct Mailbox<R> {
     sender: UnboundedSender<Envelope<R>>,
