@@ -36,8 +36,10 @@ def before_call(context, case, kwargs):
         case.body = {**body, "wait": "1ms"}
     if case.path == "/v1/clock/advance" and isinstance(body, dict) and is_duration(body.get("by"), LONGEST_DURATION):
         case.body = {**body, "by": "1ms"}
-    if case.path == "/v1/jobs/{id}/wait" and isinstance(query, dict) and is_wait(query.get("timeout")):
-        case.query = {**query, "timeout": "1ms"}
+    if case.path == "/v1/jobs/{id}/wait":
+        query = query if isinstance(query, dict) else {}
+        if is_wait(query.get("timeout", "30s")):
+            case.query = {**query, "timeout": "1ms"}
 
 
 def is_wait(value: object) -> bool:
@@ -77,10 +79,11 @@ def rule_of(case, response):
         "code": problem.get("code", ""),
         "field": problem.get("field", ""),
     }
+    # Parts of these two are enough.
+    parts = {"detail": problem.get("detail", ""), "body": json.dumps(case.body, default=str)}
     for rule in RULES:
-        detail = rule.get("detail")
         matches = all(re.fullmatch(rule[key], found[key]) for key in found if key in rule)
-        if matches and (detail is None or re.search(detail, problem.get("detail", ""))):
+        if matches and all(re.search(rule[key], parts[key]) for key in parts if key in rule):
             return rule
     return None
 

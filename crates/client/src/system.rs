@@ -95,7 +95,8 @@ impl Client {
         self.get("/v1/tokens").await
     }
 
-    /// Revokes a token, within 5 s on every node. Without any token the server trusts its own machine.
+    /// Revokes a token, within 5 s on every node. Without any token the server trusts its own
+    /// machine.
     pub async fn revoke_token(&self, id: &str) -> Result<(), Error> {
         self.delete(&format!("/v1/tokens/{}", segment(id))).await
     }
