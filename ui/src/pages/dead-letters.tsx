@@ -52,7 +52,7 @@ function DeadChart({ queue }: { queue: string }) {
   return (
     <section class="card">
       <div class="chart-head"><h2>{t.dead.kept}</h2><span class="unit">{t.dead.lastRange(range.name)}</span></div>
-      <Chart label={t.dead.kept} at={series.data.at} lines={lines} format={(value) => count(value)} axis={(value) => (Number.isInteger(value) ? count(value) : "")} floor={4} height={104} />
+      <Chart label={t.dead.kept} at={series.data.at} lines={lines} format={(value) => count(value)} axis={(value) => (Number.isInteger(value) ? count(value) : "")} floor={4} height={104} marks={series.data.deploys} />
     </section>
   );
 }
