@@ -33,6 +33,12 @@ export function WebhookPage({ id }: { id: string }) {
           {may ? <div class="right"><Button kind="btn-primary" icon="bolt" onClick={() => post(`${path}/test`).then(() => (toast(t.webhooks.tested), list.reload()), fail)}>{t.webhooks.test}</Button><Button icon="edit" onClick={() => setEditing(true)}>{t.common.edit}</Button><Button onClick={rotate}>{t.webhooks.rotate}</Button><Button kind="btn-danger" onClick={remove}>{t.common.delete}</Button></div> : null}
         </div>
       </div>
+      <section class="card"><dl class="facts">
+        <div><dt>{t.common.state}</dt><dd>{webhook.enabled === false ? <span class="warn wrap">{webhook.disabled_reason ?? t.webhooks.disabled}</span> : t.webhooks.enabled}</dd></div>
+        <div><dt>{t.webhooks.events}</dt><dd class="wrap">{webhook.events?.length ? webhook.events.map((event) => event.replace("job.", "")).join(", ") : t.webhooks.allEvents}</dd></div>
+        <div><dt>{t.webhooks.queues}</dt><dd class="wrap">{(webhook.queues ?? ["*"]).map((name) => (name === "*" ? t.dead.allQueues : name)).join(", ")}</dd></div>
+        {webhook.created_at ? <div><dt>{t.job.created}</dt><dd><Time at={webhook.created_at} /></dd></div> : null}
+      </dl></section>
       <section class="card"><div class="card-head"><h2>{t.webhooks.deliveries}</h2>{rows.length ? <span class="count">{rows.length}</span> : null}</div>
         {!list.data ? (list.error ? <Failure error={list.error} what={t.webhooks.deliveries} retry={list.reload} /> : <Loading />) : !rows.length ? <p class="card-body muted">{t.webhooks.noDeliveries}</p> : (
           <div class="scroll-x"><table class="table dense">
