@@ -4,9 +4,9 @@ import { get } from "./api";
 import { useResource, type Resource } from "./resource";
 import type { AttentionItem } from "./types";
 
-/** The list, read again after live updates, at most once per second. */
+/** The list, read again after each live update. */
 export function useAttention(): Resource<{ items: AttentionItem[] }> {
-  return useResource<{ items: AttentionItem[] }>("attention", () => get("v1/attention"), 1_000);
+  return useResource<{ items: AttentionItem[] }>("attention", () => get("v1/attention"));
 }
 
 /** Queues of which a type, or all, has no worker. */

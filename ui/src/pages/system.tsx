@@ -38,8 +38,8 @@ function Latencies() {
   if (!found.length) return <Empty icon="info" title={t.system.none} />;
   return (
     <div class="scroll-x"><table class="table dense">
-      <thead><tr><th scope="col">{t.system.metric}</th><th scope="col" class="r">{t.system.count}</th><th scope="col" class="r">{t.system.mean}</th><th scope="col" class="r">{t.system.p50}</th><th scope="col" class="r">{t.system.p99}</th></tr></thead>
-      <tbody>{found.slice(0, 14).map((item) => <tr key={item.name + item.labels}><td class="metric-name">{metricName(item)}</td><td class="r">{count(item.count)}</td><td class="r">{mean(item)}</td><td class="r">{quantileText(item, 0.5)}</td><td class="r">{quantileText(item, 0.99)}</td></tr>)}</tbody>
+      <thead><tr><th scope="col">{t.system.metric}</th><th scope="col" class="r">{t.system.count}</th><th scope="col" class="r hide-sm">{t.system.mean}</th><th scope="col" class="r">{t.system.p50}</th><th scope="col" class="r">{t.system.p99}</th></tr></thead>
+      <tbody>{found.slice(0, 14).map((item) => <tr key={item.name + item.labels}><td class="metric-name">{metricName(item)}</td><td class="r">{count(item.count)}</td><td class="r hide-sm">{mean(item)}</td><td class="r">{quantileText(item, 0.5)}</td><td class="r">{quantileText(item, 0.99)}</td></tr>)}</tbody>
     </table></div>
   );
 }
