@@ -141,6 +141,8 @@ test("a failed job is edited and requeued, and the old one is deleted", async ()
 function run(words: string[], input?: string): Promise<{ code: number | null; output: string; text: string }> {
   return new Promise((resolve) => {
     const child = execFile(PROGRAM, words, { timeout: 2_500, env: { PATH: process.env.PATH, HOME: "/nonexistent" } }, (error, stdout, stderr) => resolve({ code: error ? (typeof error.code === "number" ? error.code : null) : 0, output: stdout, text: stdout + stderr }));
+    // A command that reads no input may end before it is written.
+    child.stdin?.on("error", () => undefined);
     child.stdin?.end(input ?? "");
   });
 }

@@ -42,8 +42,9 @@ export async function accessibilityProblems(page: Page, name: string): Promise<s
   return found.map((item) => `${name}: ${item.id}: ${item.nodes.slice(0, 3).map((node) => `${node.target.join(" ")} ${node.failureSummary.split("\n").slice(1, 3).join(" ")}`).join("; ")}`);
 }
 
-/** Returns a problem if the page is wider than its window. */
+/** Returns problems if the page is wider than its window, or one of its tables than its card. */
 export async function widthProblems(page: Page, name: string): Promise<string[]> {
   const [content, window] = (await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")) as [number, number];
-  return content <= window ? [] : [`${name}: ${content} px wide in ${window}`];
+  const cut = (await page.evaluate('[...document.querySelectorAll(".scroll-x:not(:has(.attempts-table))")].filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.scrollWidth)')) as number[];
+  return [...(content <= window ? [] : [`${name}: ${content} px wide in ${window}`]), ...cut.map((width) => `${name}: a table of ${width} px is cut`)];
 }

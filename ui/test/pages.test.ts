@@ -198,12 +198,12 @@ test("workers get the directives quiet, run and stop", async () => {
   const page = await h.open("workers");
   const row = page.getByRole("row", { name: /flow-1/ });
   await row.getByRole("button", { name: "Quiet" }).click();
-  await row.getByText("quiet", { exact: true }).waitFor();
+  await row.getByText("quiet", { exact: true }).last().waitFor();
   await row.getByRole("button", { name: "Resume" }).click();
-  await row.getByText("runs", { exact: true }).waitFor();
+  await row.getByText("runs", { exact: true }).last().waitFor();
   await row.getByRole("button", { name: "Stop…" }).click();
   await page.getByRole("button", { name: "Stop worker" }).click();
-  await row.getByText("stops", { exact: true }).waitFor();
+  await row.getByText("stops", { exact: true }).last().waitFor();
   await page.close();
 });
 

@@ -1,7 +1,8 @@
 // A large store: every call of every page is fast, and open dashboards cost little.
-// AMOUNT sets the number of jobs. Prints what it measured.
+// AMOUNT sets the number of jobs. STORE names a directory that keeps the store: a second run finds it
+// filled. Prints what it measured.
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -19,11 +20,19 @@ const FRAME_MAX_MS = 34;
 const median = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 let h: Harness;
+const KEPT = process.env.STORE;
 let folder = "";
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "longshore-scale-"));
-  h = await start("--data", join(folder, "store"));
+  folder = KEPT ?? mkdtempSync(join(tmpdir(), "longshore-scale-"));
+  const store = join(folder, "store");
+  const isFilled = existsSync(store);
+  h = await start("--data", store);
+  if (!isFilled) await fill();
+}, 900_000);
+
+/** Submits the jobs, and fails some of one queue. */
+async function fill(): Promise<void> {
   const { api } = h.server;
   const names = ["mail", "images", "search", "reports", "exports", "hooks", "charges", "bulk"];
   await api.put("v1/queues/charges", { settings: { retry: { on_permanent: "dead_letter" } } });
@@ -39,10 +48,10 @@ beforeAll(async () => {
     const settlements = jobs.map((job, index) => ({ id: job.id, lease: job.lease.token, outcome: "fail", error: { category: "permanent", code: `code_${index % 30}`, message: `account ${index} refused` } }));
     await api.post("v1/settlements", { settlements });
   }
-}, 900_000);
+}
 afterAll(async () => {
   await h?.stop();
-  rmSync(folder, { recursive: true, force: true });
+  if (!KEPT) rmSync(folder, { recursive: true, force: true });
 });
 
 test("every call of every page is answered in time", async () => {
@@ -72,18 +81,20 @@ test("every call of every page is answered in time", async () => {
 
 test("a state change appears within a second", async () => {
   const { api } = h.server;
-  const page = await h.open("jobs?queue=watched");
+  // A kept store has the queues of earlier runs.
+  const queue = `watched-${Date.now()}`;
+  const page = await h.open(`jobs?queue=${queue}`);
   await page.getByText("No job matches").waitFor();
   const delays: number[] = [];
   for (let round = 0; round < 10; round += 1) {
     const type = `watched.${round}`;
     const seen = page.getByRole("link", { name: new RegExp(type) }).waitFor().then(() => Date.now());
     const start = Date.now();
-    await api.submit("watched", { type, payload: {} });
+    await api.submit(queue, { type, payload: {} });
     delays.push((await seen) - start);
     await pause(300);
   }
-  console.log(`a submitted job appears after ${Math.round(median(delays))} ms (median of ${delays.length}), at most ${Math.max(...delays)} ms`);
+  console.log(`a submitted job appears after ${Math.round(median(delays))} ms (median of ${delays.length}), at most ${Math.max(...delays)} ms: ${delays.join(", ")}`);
   expect(Math.max(...delays)).toBeLessThan(APPEARS_MAX_MS);
   await page.close();
 }, 60_000);
@@ -132,7 +143,7 @@ async function throughput(seconds: number): Promise<number> {
   return done / seconds;
 }
 
-/** What one open overview asks for while jobs move: the figures every second, the series every 2.5 s, and the stream. */
+/** What one open overview asks for while jobs move: the figures every 0.7 seconds, the series every 2.5 s, and the stream. */
 async function dashboard(isOver: () => boolean): Promise<void> {
   const stop = new AbortController();
   const read = async (path: string) => void (await (await fetch(`${h.server.url}/${path}`, { signal: stop.signal })).arrayBuffer());
@@ -152,7 +163,7 @@ async function dashboard(isOver: () => boolean): Promise<void> {
     }
   };
   const streaming = stream().catch(() => undefined);
-  await Promise.all([every(1_000, ["v1/stats", "v1/queues", "v1/workers", "v1/attention"]), every(2_500, ["v1/stats?window=5m&step=5s"])]);
+  await Promise.all([every(700, ["v1/stats", "v1/queues", "v1/workers", "v1/attention"]), every(2_500, ["v1/stats?window=5m&step=5s"])]);
   stop.abort();
   await streaming;
 }

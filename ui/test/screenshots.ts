@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { test } from "vitest";
 import { startWith, type Harness } from "./harness";
+import type { ProxyOptions } from "./support";
 import { day, open, retriedJob, type Port } from "./scenes";
 
 const folder = new URL("../../docs/images/", import.meta.url).pathname;
@@ -17,6 +18,15 @@ mkdirSync(folder, { recursive: true });
 const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 interface Shot { path: string; ready: (page: Page) => Promise<unknown>; themes?: string[]; width?: number }
+
+/** A server on a directory of its own, as in production. */
+async function onDisk(options: ProxyOptions, ...more: string[]): Promise<Harness> {
+  const data = mkdtempSync(join(tmpdir(), "longshore-pictures-"));
+  const harness = await startWith(options, "--virtual-clock", "--data", join(data, "store"), ...more);
+  const end = harness.stop;
+  harness.stop = () => end().then(() => rmSync(data, { recursive: true, force: true }));
+  return harness;
+}
 
 async function shoot(h: Harness, name: string, { path, ready, themes = ["light", "dark"], width = 1440 }: Shot): Promise<void> {
   for (const theme of themes) {
@@ -44,8 +54,7 @@ async function runCanary({ api }: Port, code: string): Promise<string> {
 }
 
 test("pictures of a day", async () => {
-  const data = mkdtempSync(join(tmpdir(), "longshore-pictures-"));
-  const h = await startWith({ hidesClock: true }, "--virtual-clock", "--data", join(data, "store"));
+  const h = await onDisk({ hidesClock: true });
   const port = await open(h.server.api);
   h.token = port.token;
   const { flow, large } = await day(port);
@@ -89,7 +98,6 @@ test("pictures of a day", async () => {
     },
   });
   await h.stop();
-  rmSync(data, { recursive: true, force: true });
 }, 120_000);
 
 test("a job with retries", async () => {
@@ -97,7 +105,7 @@ test("a job with retries", async () => {
   let calls = 0;
   const receiver = createServer((_, answer) => answer.writeHead((calls += 1) === 1 ? 503 : 204).end());
   await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
-  const h = await startWith({ hidesClock: true }, "--virtual-clock", "--webhook-allow", "127.0.0.0/8");
+  const h = await onDisk({ hidesClock: true }, "--webhook-allow", "127.0.0.0/8");
   const port = await open(h.server.api);
   h.token = port.token;
   const id = await retriedJob(port.api, port.operator, `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/ended`);
@@ -109,7 +117,7 @@ test("a job with retries", async () => {
 }, 60_000);
 
 test("a server with a virtual clock", async () => {
-  const h = await startWith({}, "--virtual-clock");
+  const h = await onDisk({});
   await h.server.api.submit("mail", { type: "email.send", payload: {}, delay: "1h" });
   await shoot(h, "virtual-clock", { path: "jobs", themes: ["light"], ready: (page) => drawn(page, "tbody tr") });
   await h.stop();

@@ -52,6 +52,15 @@ function sizeOf(host: HTMLElement, props: Props): { width: number; height: numbe
 /** Steps of an axis of durations, in seconds. */
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400];
 
+/** Half of a label of the axis of time, in pixels. */
+const LABEL_HALF = 26;
+
+/** Whether a label at an instant has room between the axis of values and the edge. */
+function isWhole(plot: uPlot, value: number): boolean {
+  const left = plot.valToPos(value, "x");
+  return left >= LABEL_HALF / 2 && left <= plot.bbox.width / devicePixelRatio - LABEL_HALF + 16;
+}
+
 function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { current: Props }): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (token: string) => style.getPropertyValue(`--${token}`).trim();
@@ -62,7 +71,7 @@ function options(host: HTMLElement, props: Props, box: HTMLElement, latest: { cu
     cursor: { sync: { key: sync.key, setSeries: false }, points: { show: false }, drag: { x: false, y: false }, y: false },
     scales: { x: { time: true, range: (_, min, max) => (max - min < 30 ? [max - 60, max] : [min, max]) }, y: { range: (_, __, max) => [0, Math.max(props.floor ?? 1, (max ?? 0) * 1.08, latest.current.target && latest.current.target.value < 20 * (max ?? 0) ? latest.current.target.value * 1.15 : 0)] } },
     axes: [
-      { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 54, values: (_, splits) => splits.map((value) => clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60)) },
+      { stroke: color("text-3"), font, grid: { show: false }, ticks: { show: false }, size: 22, gap: 4, space: 54, values: (plot, splits) => splits.map((value) => (isWhole(plot, value) ? clock(value * 1000, splits.length > 1 && (splits[1]! - splits[0]!) < 60) : "")) },
       { stroke: color("text-3"), font, grid: { stroke: color("grid"), width: 1 }, ticks: { show: false }, size: 46, gap: 6, space: 26, ...(props.isSeconds ? { incrs: SECONDS } : {}), values: (_, splits) => splits.map((value) => (latest.current.axis ?? latest.current.format)(value)) },
     ],
     series: [{}, ...props.lines.map((line): uPlot.Series => {

@@ -31,7 +31,9 @@ export function toggleQueue(queue: Queue): Promise<void> {
   return post(`v1/queues/${segment(queue.name)}/${queue.paused ? "resume" : "pause"}`).then(() => (toast(done), refresh()), (error: unknown) => toast(errorText(error), "error"));
 }
 
-function Row({ queue, series, range, hasActions }: { queue: Queue; series: Series | null; range: Range; hasActions: boolean }) {
+interface RowProps { queue: Queue; series: Series | null; range: Range; isUnserved: boolean; hasActions: boolean }
+
+function Row({ queue, series, range, isUnserved, hasActions }: RowProps) {
   const figures = stats.value?.queues[queue.name];
   const columns = series?.queues[queue.name] ?? null;
   const p95 = columns ? last(columns.wait.p95) : null;
@@ -45,7 +47,7 @@ function Row({ queue, series, range, hasActions }: { queue: Queue; series: Serie
   const counts = queue.counts;
   return (
     <tr>
-      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{taking === 0 && (counts.scheduled ?? 0) > 0 && !queue.paused ? <Icon name="alert" class="sev sev-1" label={t.why.noWorker} /> : null}</span></td>
+      <td><span class="cell"><a class="qname" href={link(["queues", queue.name])}>{queue.name}</a>{queue.paused ? <span class="tag">{t.queues.paused}</span> : null}{isUnserved ? <Icon name="alert" class="sev sev-1" label={t.why.noWorker} /> : null}</span></td>
       <td class="r"><Count value={counts.scheduled ?? 0} /></td>
       <td class="r hide-sm"><Count value={counts.running ?? 0} /></td>
       <td class="r hide-sm"><Count value={counts.retrying ?? 0} /></td>
@@ -62,9 +64,9 @@ function Row({ queue, series, range, hasActions }: { queue: Queue; series: Serie
   );
 }
 
-interface Props { queues: Queue[]; series: Series | null; range: Range; /** Whether rows can be paused. */ hasActions?: boolean }
+interface Props { queues: Queue[]; series: Series | null; range: Range; /** Queues that the server finds without a worker. */ unserved: Set<string>; /** Whether rows can be paused. */ hasActions?: boolean }
 
-export function QueueTable({ queues, series, range, hasActions = false }: Props) {
+export function QueueTable({ queues, series, range, unserved, hasActions = false }: Props) {
   return (
     <div class="scroll-x">
       <table class="table queues-table">
@@ -72,7 +74,7 @@ export function QueueTable({ queues, series, range, hasActions = false }: Props)
           <th scope="col">{t.common.queue}</th><th scope="col" class="r">{t.queues.waiting}</th><th scope="col" class="r hide-sm">{t.queues.running}</th><th scope="col" class="r hide-sm">{t.queues.retrying}</th><th scope="col" class="r hide-sm">{t.queues.failed}</th>
           <th scope="col" class="r hide-sm">{t.queues.dead}</th><th scope="col" class="r">{t.queues.oldest}</th><th scope="col" class="r hide-sm hide-md">{t.queues.target}</th><th scope="col" class="r hide-sm">{t.queues.completedRate}, {range.name}</th><th scope="col" class="r hide-sm">{t.queues.failedRate}, {range.name}</th><th scope="col" class="r hide-sm hide-md">{t.overview.waitP95}</th><th scope="col" class="r hide-sm">{t.queues.workers}</th>{hasActions ? <th scope="col" class="r"><span class="sr">{t.workers.actions}</span></th> : null}
         </tr></thead>
-        <tbody>{queues.map((queue) => <Row key={queue.name} queue={queue} series={series} range={range} hasActions={hasActions} />)}</tbody>
+        <tbody>{queues.map((queue) => <Row key={queue.name} queue={queue} series={series} range={range} isUnserved={unserved.has(queue.name)} hasActions={hasActions} />)}</tbody>
       </table>
     </div>
   );

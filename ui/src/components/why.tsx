@@ -41,9 +41,10 @@ export function WhyCard({ job, why }: { job: Job; why: Why }) {
   const action = why.action;
   // A single reason is in the lead already: its row has the next step.
   const isTold = (reason: Reason) => why.reasons.length === 1 && plain(why.summary).includes(plain(reason.text));
+  const isStuck = !isEnded && why.state !== "running" && (!why.runnable || why.reasons.some((reason) => TROUBLE.includes(reason.code)));
   const run = () => action && call(action.method, action.path, { body: action.body ?? {} }).then(() => (toast(t.job.done.requeue!), refresh()), (error: unknown) => toast(errorText(error), "error"));
   return (
-    <section class={`card ${isEnded || why.state === "running" || why.runnable ? "" : "why"}`} aria-labelledby="why-title">
+    <section class={`card why-card ${isStuck ? "why" : ""}`} aria-labelledby="why-title">
       <div class="card-head"><h2 id="why-title">{title}</h2></div>
       <p class="lead"><Sentence text={why.summary} />{why.requeued_as ? <> <JobLink id={why.requeued_as} /></> : null}</p>
       {why.reasons.length ? (

@@ -9,8 +9,8 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export type Parsed = { job: string } | { filters: Record<string, string> } | null;
 
-/** Parses what was typed: a job id, or words such as `queue:mail tag:tenant:acme`. A bare word is a type if it has a dot, else a tag. */
-export function parseFilter(text: string): Parsed {
+/** Parses what was typed: a job id, or words such as `queue:mail tag:tenant:acme`. A bare word is a queue if one has that name, a type if it has a dot, else a tag. */
+export function parseFilter(text: string, queues: string[] = []): Parsed {
   const trimmed = text.trim();
   if (!trimmed) return null;
   if (UUID.test(trimmed)) return { job: trimmed.toLowerCase() };
@@ -19,6 +19,7 @@ export function parseFilter(text: string): Parsed {
     const colon = word.indexOf(":");
     const known = colon > 0 ? FILTERS.find(([parameter, name]) => name === word.slice(0, colon) || parameter === word.slice(0, colon)) : undefined;
     if (known && word.length > colon + 1) filters[known[0]] = word.slice(colon + 1);
+    else if (queues.includes(word)) filters.queue = word;
     else if (!known) filters[word.includes(".") && colon < 0 ? "type" : "tag"] = word;
   }
   return Object.keys(filters).length ? { filters } : null;

@@ -72,6 +72,7 @@ test("durations and numbers", () => {
 
 test("filters are read from words", () => {
   expect(parseFilter("queue:mail tag:tenant:acme error:smtp_421")).toEqual({ filters: { queue: "mail", tag: "tenant:acme", error_code: "smtp_421" } });
+  expect(parseFilter("web.in", ["web.in"])).toEqual({ filters: { queue: "web.in" } });
   expect(parseFilter("email.send")).toEqual({ filters: { type: "email.send" } });
   expect(parseFilter("7F3A9C1E-52D0-4B8E-9A41-C06E2D94B7F5")).toEqual({ job: "7f3a9c1e-52d0-4b8e-9a41-c06e2d94b7f5" });
   expect([canOperate({ queue: "a", state: "failed" }), canOperate({ workflow: "x" }), canOperate({})]).toEqual([true, false, false]);

@@ -52,7 +52,7 @@ function DeadChart({ queue }: { queue: string }) {
   return (
     <section class="card">
       <div class="chart-head"><h2>{t.dead.kept}</h2><span class="unit">{t.dead.lastRange(range.name)}</span></div>
-      <Chart label={t.dead.kept} at={series.data.at} lines={lines} format={(value) => count(value)} axis={(value) => (Number.isInteger(value) ? count(value) : "")} floor={4} height={104} />
+      <Chart label={t.dead.kept} at={series.data.at} lines={lines} format={(value) => count(value)} axis={(value) => (Number.isInteger(value) ? count(value) : "")} floor={4} height={104} marks={series.data.deploys} />
     </section>
   );
 }
@@ -90,8 +90,8 @@ const emptied = (id: string, operation: Operation): Group => ({ id, code: t.dead
 export function DeadLetters() {
   const queue = route.value.query.get("queue") ?? "";
   const wanted = route.value.query.get("group");
-  const list = useResource<{ groups: Group[]; approximate: boolean }>(`groups ${queue}`, () => get(`v1/dead-letters/groups${query({ queue })}`), 1_000);
-  const operations = useResource<{ operations: Operation[] }>("operations", () => get("v1/operations?limit=100"), 500);
+  const list = useResource<{ groups: Group[]; approximate: boolean }>(`groups ${queue}`, () => get(`v1/dead-letters/groups${query({ queue })}`));
+  const operations = useResource<{ operations: Operation[] }>("operations", () => get("v1/operations?limit=100"));
   const total = (queue ? stats.value?.queues[queue] : stats.value?.totals)?.counts.dead_letter ?? 0;
   const groups = list.data?.groups ?? [];
   const kept = useRef<Group | null>(null);

@@ -43,7 +43,7 @@ function FilterBar({ filters }: { filters: Record<string, string> }) {
   const [name, setName] = useState<string | null>(null);
   const apply = (event: Event) => {
     event.preventDefault();
-    const parsed = parseFilter(text);
+    const parsed = parseFilter(text, queues.value?.map((queue) => queue.name));
     if (!parsed) return;
     setText("");
     if ("job" in parsed) open(link(["jobs", parsed.job]));
@@ -207,7 +207,7 @@ function EmptyJobs({ filters, state }: { filters: Record<string, string>; state:
   const names = [...Object.keys(filters).map(wordOf), ...(state ? [t.common.state] : [])];
   if (!names.length) return <Empty icon="jobs" title={t.jobsPage.emptyNone} text={t.jobsPage.emptyNoneText} command={COMMANDS.submit} />;
   const last = names[names.length - 1]!;
-  return <Empty icon="search" title={t.jobsPage.emptyTitle} text={t.jobsPage.emptyFilter(last)}><Button onClick={() => (state ? setQuery({ state: null }) : setQuery({ [Object.keys(filters).at(-1)!]: null }))}>{t.jobsPage.remove(last)}</Button></Empty>;
+  return <Empty icon="search" title={t.jobsPage.emptyTitle} text={filters.tag && !state ? t.jobsPage.emptyTag(filters.tag) : t.jobsPage.emptyFilter(last)}><Button onClick={() => (state ? setQuery({ state: null }) : setQuery({ [Object.keys(filters).at(-1)!]: null }))}>{t.jobsPage.remove(last)}</Button></Empty>;
 }
 
 export function JobsPage() {

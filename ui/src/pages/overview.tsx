@@ -4,11 +4,12 @@ import { useMemo, useState } from "preact/hooks";
 import { Count, Empty, Failure, Icon, Loading } from "../components/basic";
 import { Chart, Legend } from "../components/chart";
 import { BAD_SHARE, QueueTable } from "../components/queue-table";
-import { call, get, mayOffer } from "../lib/api";
+import { call, mayOffer } from "../lib/api";
 import { age, figuresError, info, now, queues, stats, workers } from "../lib/app";
+import { useAttention, withoutWorker } from "../lib/attention";
 import { axisDuration, bytes, count, duration, figure, parseDuration, relative, shortDuration } from "../lib/format";
 import { refresh } from "../lib/live";
-import { useResource } from "../lib/resource";
+import type { Resource } from "../lib/resource";
 import { link, route, setQuery } from "../lib/router";
 import { HOUR, last, lately, rangeOf, RANGES, share, trend, useSeries, type Columns, type Range, type Series } from "../lib/series";
 import type { AttentionItem, Counts, Json } from "../lib/types";
@@ -184,8 +185,7 @@ function AttentionRow({ item }: { item: AttentionItem }) {
 /** Rows that are as high as the charts beside them. */
 const ROWS = 7;
 
-function AttentionCard() {
-  const list = useResource<{ items: AttentionItem[] }>("attention", () => get("v1/attention"), 1_000);
+function AttentionCard({ list }: { list: Resource<{ items: AttentionItem[] }> }) {
   const [isWhole, setWhole] = useState(false);
   const items = list.data?.items ?? [];
   const shown = items.length > ROWS ? ROWS - 1 : ROWS;
@@ -206,6 +206,7 @@ export function Overview() {
   const queue = route.value.query.get("queue") ?? "";
   const loaded = useSeries(range, queue || null);
   const series = loaded.data;
+  const attention = useAttention();
   if (!stats.value) return <main class="page" id="content" tabIndex={-1}><div class="page-head"><h1>{t.overview.title}</h1></div><section class="card">{figuresError.value ? <Failure error={figuresError.value} what={t.overview.title} retry={refresh} /> : <Loading />}</section></main>;
   const rows = (queues.value ?? []).filter((item) => !queue || item.name === queue).sort((a, b) => (b.counts.scheduled ?? 0) - (a.counts.scheduled ?? 0)).slice(0, 8);
   return (
@@ -219,11 +220,11 @@ export function Overview() {
       <Figures series={series} range={range} queue={queue} />
       <div class="over">
         {series ? <Charts series={series} queue={queue} /> : <section class="card charts-wait">{loaded.error ? <Failure error={loaded.error} what={t.overview.series} retry={loaded.reload} /> : <Loading />}</section>}
-        <AttentionCard />
+        <AttentionCard list={attention} />
       </div>
       <section class="card">
         <div class="card-head"><h2>{t.overview.queues}</h2><span class="count">{queues.value?.length ?? 0}</span><div class="right"><a class="link" href={link(["queues"])}>{t.overview.allOfQueues}</a></div></div>
-        {rows.length ? <QueueTable queues={rows} series={series} range={range} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submit} />}
+        {rows.length ? <QueueTable queues={rows} series={series} range={range} unserved={withoutWorker(attention.data?.items ?? [])} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submit} />}
       </section>
     </main>
   );

@@ -5,12 +5,12 @@ import { Button, Empty, Failure, Loading } from "../components/basic";
 import { errorText, Field, Modal } from "../components/dialog";
 import { QueueTable } from "../components/queue-table";
 import { call, mayOffer, segment } from "../lib/api";
+import { useAttention, withoutWorker } from "../lib/attention";
 import { figuresError, info, queues } from "../lib/app";
 import { refresh } from "../lib/live";
 import { link, open } from "../lib/router";
 import { HOUR, rangeOf, useSeries } from "../lib/series";
 import { COMMANDS, PROFILES, t } from "../strings";
-
 
 function CreateQueue({ close }: { close: () => void }) {
   const [name, setName] = useState("");
@@ -42,6 +42,7 @@ function CreateQueue({ close }: { close: () => void }) {
 export function Queues() {
   const range = rangeOf(info.value, HOUR);
   const series = useSeries(range, null).data;
+  const attention = useAttention().data?.items ?? [];
   const [isCreating, setCreating] = useState(false);
   const rows = queues.value;
   return (
@@ -51,7 +52,7 @@ export function Queues() {
       </div>
       <section class="card">
         {!rows ? (figuresError.value ? <Failure error={figuresError.value} what={t.queues.title} retry={refresh} /> : <Loading />)
-          : rows.length ? <QueueTable queues={rows} series={series} range={range} hasActions={mayOffer("POST", "v1/queues/q/pause")} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
+          : rows.length ? <QueueTable queues={rows} series={series} range={range} unserved={withoutWorker(attention)} hasActions={mayOffer("POST", "v1/queues/q/pause")} /> : <Empty icon="queues" title={t.queues.empty} text={t.queues.emptyText} command={COMMANDS.submitTo("mail")} />}
       </section>
       {isCreating ? <CreateQueue close={() => setCreating(false)} /> : null}
     </main>

@@ -19,6 +19,18 @@ function metricName({ name, labels }: Histogram): preact.ComponentChildren {
   return word ? <><b class="qname">{word}</b> <span class="muted">{labels.replace(/^\w+ /, "")}</span></> : <><code>{name.replace(/^longshore_/, "")}</code> <span class="faint hide-sm">{labels}</span></>;
 }
 
+/** The clock of the server counts whole microseconds. */
+function mean({ sum, count: amount }: Histogram): string {
+  return sum > 0 ? duration((sum / amount) * 1000) : `< ${duration(0.001)}`;
+}
+
+/** Inside the smallest bucket, only its limit is known. */
+function quantileText(item: Histogram, share: number): string {
+  const least = Math.min(...item.buckets.map(([le]) => le));
+  const value = quantile(item, share);
+  return value < least ? `< ${duration(least * 1000)}` : duration(value * 1000);
+}
+
 function Latencies() {
   const text = useResource<string>("metrics", () => send("GET", "metrics").then((response) => response.text()), 4_000);
   if (!text.data) return text.error ? <Failure error={text.error} what={t.system.what} retry={text.reload} /> : <Loading />;
@@ -26,8 +38,8 @@ function Latencies() {
   if (!found.length) return <Empty icon="info" title={t.system.none} />;
   return (
     <div class="scroll-x"><table class="table dense">
-      <thead><tr><th scope="col">{t.system.metric}</th><th scope="col" class="r">{t.system.count}</th><th scope="col" class="r">{t.system.mean}</th><th scope="col" class="r">{t.system.p50}</th><th scope="col" class="r">{t.system.p99}</th></tr></thead>
-      <tbody>{found.slice(0, 14).map((item) => <tr key={item.name + item.labels}><td class="metric-name">{metricName(item)}</td><td class="r">{count(item.count)}</td><td class="r">{duration((item.sum / item.count) * 1000)}</td><td class="r">{duration(quantile(item, 0.5) * 1000)}</td><td class="r">{duration(quantile(item, 0.99) * 1000)}</td></tr>)}</tbody>
+      <thead><tr><th scope="col">{t.system.metric}</th><th scope="col" class="r">{t.system.count}</th><th scope="col" class="r hide-sm">{t.system.mean}</th><th scope="col" class="r">{t.system.p50}</th><th scope="col" class="r">{t.system.p99}</th></tr></thead>
+      <tbody>{found.slice(0, 14).map((item) => <tr key={item.name + item.labels}><td class="metric-name">{metricName(item)}</td><td class="r">{count(item.count)}</td><td class="r hide-sm">{mean(item)}</td><td class="r">{quantileText(item, 0.5)}</td><td class="r">{quantileText(item, 0.99)}</td></tr>)}</tbody>
     </table></div>
   );
 }

@@ -43,13 +43,13 @@ export function Types() {
       <section class="card">
         {!list.data ? (list.error ? <Failure error={list.error} what={t.types.what} retry={list.reload} /> : <Loading />) : !rows.length ? <Empty icon="types" title={t.types.empty} text={t.types.emptyText} command={COMMANDS.submit} /> : (
           <div class="scroll-x"><table class="table types-table">
-            <thead><tr><th scope="col">{t.types.name}</th><th scope="col" class="hide-sm">{t.types.queues}</th><th scope="col" class="r hide-sm">{t.types.submitted}</th><th scope="col" class="r">{t.types.completed}</th><th scope="col" class="r">{t.types.failed}</th><th scope="col" class="r hide-sm">{t.types.waitP50}</th><th scope="col" class="r hide-sm">{t.types.waitP95}</th><th scope="col" class="r hide-sm">{t.types.runP50}</th><th scope="col" class="r">{t.types.runP95}</th></tr></thead>
+            <thead><tr><th scope="col">{t.types.name}</th><th scope="col" class="hide-sm">{t.types.queues}</th><th scope="col" class="r hide-sm">{t.types.submitted}</th><th scope="col" class="r">{t.types.completed}</th><th scope="col" class="r">{t.types.failed}</th><th scope="col" class="r hide-sm">{t.types.waitP50}</th><th scope="col" class="r hide-sm">{t.types.waitP95}</th><th scope="col" class="r hide-sm">{t.types.runP50}</th><th scope="col" class="r hide-sm">{t.types.runP95}</th></tr></thead>
             <tbody>{rows.map((stats) => (
               <tr key={stats.type}>
                 <td><a class="qname mono" href={link(["types", stats.type], { range: range === HOUR ? null : range.window })}>{stats.type}</a></td>
                 <td class="hide-sm muted">{stats.queues.slice(0, 3).map((queue, index) => <span key={queue}>{index ? ", " : ""}<a class="link" href={link(["queues", queue])}>{queue}</a></span>)}{stats.queues.length > 3 ? ` ${t.overview.nMore(stats.queues.length - 3)}` : ""}</td>
                 <td class="r hide-sm"><Count value={stats.submitted} /></td><td class="r"><Count value={stats.completed} /></td><td class="r"><FailedShare stats={stats} /></td>
-                <td class="r hide-sm muted"><Seconds value={stats.wait?.p50} /></td><td class="r hide-sm"><Seconds value={stats.wait?.p95} /></td><td class="r hide-sm muted"><Seconds value={stats.run?.p50} /></td><td class="r"><Seconds value={stats.run?.p95} /></td>
+                <td class="r hide-sm muted"><Seconds value={stats.wait?.p50} /></td><td class="r hide-sm"><Seconds value={stats.wait?.p95} /></td><td class="r hide-sm muted"><Seconds value={stats.run?.p50} /></td><td class="r hide-sm"><Seconds value={stats.run?.p95} /></td>
               </tr>
             ))}</tbody>
           </table></div>

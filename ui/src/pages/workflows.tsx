@@ -41,7 +41,7 @@ export function Workflows() {
         ) : (
           <>
             <div class="scroll-x"><table class="table">
-              <thead><tr><th scope="col">{t.workflows.name}</th><th scope="col">{t.common.state}</th><th scope="col" class="hide-sm wide">{t.workflows.progress}</th><th scope="col" class="r">{t.workflows.members}</th><th scope="col" class="hide-sm"><span class="sr">{t.state.failed}</span></th><th scope="col" class="r">{t.workflows.created}</th></tr></thead>
+              <thead><tr><th scope="col">{t.workflows.name}</th><th scope="col">{t.common.state}</th><th scope="col" class="hide-sm wide">{t.workflows.progress}</th><th scope="col" class="r">{t.workflows.members}</th><th scope="col" class="hide-sm"><span class="sr">{t.state.failed}</span></th><th scope="col" class="r hide-sm">{t.workflows.created}</th></tr></thead>
               <tbody>{rows.map((workflow) => (
                 <tr key={workflow.id}>
                   <td><a class="qname" href={link(["workflows", workflow.id])}>{workflow.name ?? t.workflows.unnamed}</a> <span class="job-id hide-sm">{workflow.id.slice(0, 8)}</span>{workflow.open ? <span class="tag">{t.workflows.open}</span> : null}</td>
@@ -49,7 +49,7 @@ export function Workflows() {
                   <td class="hide-sm"><ProgressBar counts={workflow.counts} total={workflow.total} /></td>
                   <td class="r">{t.workflows.groupDone(workflow.ended, workflow.total)}</td>
                   <td class="hide-sm"><span class="cell">{STATES.filter((name) => (name === "failed" || name === "dead_letter" || name === "retrying") && workflow.counts[name]).map((name) => <span key={name} class="cell tight"><Glyph state={name} title={t.state[name]!} />{count(workflow.counts[name]!)}</span>)}</span></td>
-                  <td class="r muted"><Time at={workflow.created_at} /></td>
+                  <td class="r hide-sm muted"><Time at={workflow.created_at} /></td>
                 </tr>
               ))}</tbody>
             </table></div>
