@@ -103,12 +103,13 @@ class Server:
 
 
 def run_seed(server: Server, directory: str, seed: int, options: argparse.Namespace) -> tuple[int, dict]:
-    report = f"{directory}/report.json"
+    report = Path(directory, "report.json")
+    report.unlink(missing_ok=True)
     environment = os.environ | {
         "SCHEMATHESIS_HOOKS": "hooks",
         "PYTHONPATH": str(HERE),
         "FUZZ_TOKEN_ID": server.token_id,
-        "FUZZ_REPORT": report,
+        "FUZZ_REPORT": str(report),
     }
     phases = "examples,coverage" if options.quick else "examples,coverage,fuzzing,stateful"
     command = [
@@ -124,7 +125,9 @@ def run_seed(server: Server, directory: str, seed: int, options: argparse.Namesp
     )
     if done.returncode != 0:
         print(done.stdout, done.stderr[-2000:])
-    return done.returncode, json.loads(Path(report).read_text())
+    if not report.exists():
+        sys.exit(f"openapi: schemathesis ended with {done.returncode} and no report")
+    return done.returncode, json.loads(report.read_text())
 
 
 if __name__ == "__main__":
