@@ -1,9 +1,11 @@
 """Hooks of schemathesis: shorter waits, and rules that JSON Schema cannot express.
 
-`run.py` sets FUZZ_TOKEN_ID, the token of the run, and FUZZ_REPORT, where the counts are written.
+`run.py` sets FUZZ_TOKEN_ID, the token of the run, FUZZ_KNOWN, a file with ids and names that exist, and FUZZ_REPORT,
+where the counts are written.
 """
 
 import atexit
+import itertools
 import json
 import os
 import re
@@ -13,6 +15,8 @@ from pathlib import Path
 import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+KNOWN = {kind: itertools.cycle(names) for kind, names in json.loads(Path(os.environ["FUZZ_KNOWN"]).read_text()).items()}
+TURN = itertools.cycle([True, True, False])
 RULES = json.loads((Path(__file__).parent / "rules.json").read_text())
 REQUESTS: Counter[str] = Counter()
 EXCUSED: Counter[str] = Counter()
@@ -31,6 +35,7 @@ def is_duration(value: object, most: float) -> bool:
 @schemathesis.hook
 def before_call(context, case, kwargs):
     """Long polls wait in real time, and a long advance fires every tick on the way."""
+    name_known_objects(case)
     body, query = case.body, case.query
     if case.path == "/v1/claims" and isinstance(body, dict) and is_wait(body.get("wait")):
         case.body = {**body, "wait": "1ms"}
@@ -40,6 +45,16 @@ def before_call(context, case, kwargs):
         query = query if isinstance(query, dict) else {}
         if is_wait(query.get("timeout", "30s")):
             case.query = {**query, "timeout": "1ms"}
+
+
+def name_known_objects(case):
+    """Two of three calls of an object name one that exists; queues, schedules and webhooks are never deleted."""
+    known = KNOWN.get(case.path.removeprefix("/v1/").split("/")[0])
+    may_change = case.method.upper() != "DELETE" or case.path.startswith("/v1/jobs/")
+    for name, value in (case.path_parameters or {}).items() if known and may_change else ():
+        is_valid = re.fullmatch(r"[A-Za-z0-9_.:-]{1,128}", str(value)) and value != "callbacks"
+        if is_valid and next(TURN):
+            case.path_parameters = {**case.path_parameters, name: next(known)}
 
 
 def is_wait(value: object) -> bool:

@@ -21,6 +21,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from fill import fill
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ACTIONS = "submit,work,read,operate,admin"
@@ -38,6 +40,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         store = options.store or f"{directory}/jobs"
         with Server(binary, store, directory) as server:
+            known = Path(directory, "known.json")
+            known.write_text(json.dumps(fill(server.url, server.token)))
             for seed in range(options.first_seed, options.first_seed + (1 if options.quick else options.seeds)):
                 code, counts = run_seed(server, directory, seed, options)
                 failed += code != 0
@@ -103,12 +107,14 @@ class Server:
 
 
 def run_seed(server: Server, directory: str, seed: int, options: argparse.Namespace) -> tuple[int, dict]:
-    report = f"{directory}/report.json"
+    report = Path(directory, "report.json")
+    report.unlink(missing_ok=True)
     environment = os.environ | {
         "SCHEMATHESIS_HOOKS": "hooks",
         "PYTHONPATH": str(HERE),
         "FUZZ_TOKEN_ID": server.token_id,
-        "FUZZ_REPORT": report,
+        "FUZZ_REPORT": str(report),
+        "FUZZ_KNOWN": f"{directory}/known.json",
     }
     phases = "examples,coverage" if options.quick else "examples,coverage,fuzzing,stateful"
     command = [
@@ -124,7 +130,9 @@ def run_seed(server: Server, directory: str, seed: int, options: argparse.Namesp
     )
     if done.returncode != 0:
         print(done.stdout, done.stderr[-2000:])
-    return done.returncode, json.loads(Path(report).read_text())
+    if not report.exists():
+        sys.exit(f"openapi: schemathesis ended with {done.returncode} and no report")
+    return done.returncode, json.loads(report.read_text())
 
 
 if __name__ == "__main__":
